@@ -85,9 +85,7 @@ func TestDivisionOfTheMemoryIsUsedLoggedAndShown(t *testing.T) {
 	got := debug.SetMemoryLimit(-1)
 	errorIf(t, got != limit, "opening a node changes the process's memory limit from %d to %d", limit, got)
 	for _, want := range []string{"memory is divided", "budget=256MiB", `by="the configuration"`, "cache=10MiB", "memtables=24MiB", "sql=48MiB", "actors=24MiB"} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log lacks %s: %s", want, log.String())
-		}
+		errorIf(t, !strings.Contains(log.String(), want), "the log lacks %s: %s", want, log.String())
 	}
 	w := httptest.NewRecorder()
 	rt.Handler().ServeHTTP(w, httptest.NewRequest("GET", "http://127.0.0.1/metrics", nil))
@@ -121,9 +119,9 @@ func TestProgramSetsTheLimitsOfGoUnlessTheUserDid(t *testing.T) {
 		o := Options{Dir: "d", Memory: 512 << 20}
 		undo := o.limitGo()
 		limit := debug.SetMemoryLimit(-1)
-		if got := percent(); got != c.want || c.limited != (limit >= 128<<20 && limit <= 448<<20) || !c.limited && limit != before {
-			t.Errorf("%+v: the heap grows by %d %%, the limit is %d bytes", c, got, limit)
-		}
+		got := percent()
+		errorIf(t, got != c.want || c.limited != (limit >= 128<<20 && limit <= 448<<20) || !c.limited && limit != before,
+			"%+v: the heap grows by %d %%, the limit is %d bytes", c, got, limit)
 		undo()
 		if got, limit := percent(), debug.SetMemoryLimit(-1); got != c.set || limit != before {
 			t.Errorf("%+v: afterwards the heap grows by %d %%, and the limit is %d bytes", c, got, limit)

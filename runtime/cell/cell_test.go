@@ -142,19 +142,16 @@ func TestCellAgreesWithAMap(t *testing.T) {
 			case 0:
 				prefix, deleted := prefixes[random.IntN(len(prefixes))], len(model)
 				maps.DeleteFunc(model, func(key, _ string) bool { return below(key, prefix) })
-				if out := call(t, h, "delete_range", `{"prefix":`+prefix+`}`); out != fmt.Sprintf(`{"deleted":%d}`, deleted-len(model)) {
-					t.Fatal(prefix, out)
-				}
+				out := call(t, h, "delete_range", `{"prefix":`+prefix+`}`)
+				fatalIf(t, out != fmt.Sprintf(`{"deleted":%d}`, deleted-len(model)), "%v %v", prefix, out)
 			case 1, 2, 3:
 				delete(model, key)
-				if out := call(t, h, "delete", `{"key":`+key+`}`); out != fmt.Sprintf(`{"deleted":%t}`, exists) {
-					t.Fatal(key, out)
-				}
+				out := call(t, h, "delete", `{"key":`+key+`}`)
+				fatalIf(t, out != fmt.Sprintf(`{"deleted":%t}`, exists), "%v %v", key, out)
 			default:
 				model[key] = fmt.Sprint(n)
-				if out := call(t, h, "put", fmt.Sprintf(`{"key":%s,"value":%d}`, key, n)); !strings.Contains(out, fmt.Sprintf(`"created":%t`, !exists)) {
-					t.Fatal(key, out)
-				}
+				out := call(t, h, "put", fmt.Sprintf(`{"key":%s,"value":%d}`, key, n))
+				fatalIf(t, !strings.Contains(out, fmt.Sprintf(`"created":%t`, !exists)), "%v %v", key, out)
 			}
 			if n%40 != 39 {
 				continue
@@ -217,9 +214,7 @@ func TestGoCallersUseQueuesStreamsAndSchedules(t *testing.T) {
 func TestNodesDescribeCells(t *testing.T) {
 	w := httptest.NewRecorder()
 	open(t, runtime.Options{}).Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/openapi.json", nil))
-	if w.Code != http.StatusOK {
-		t.Fatalf("status %d: %s", w.Code, w.Body)
-	}
+	fatalIf(t, w.Code != http.StatusOK, "status %d: %s", w.Code, w.Body)
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(w.Body.Bytes()))
 	must(t, err)
 	c := jsonschema.NewCompiler()

@@ -56,9 +56,8 @@ func TestJobsAreCheckedWhenTheyAreSet(t *testing.T) {
 	} {
 		var j Job
 		err := json.Unmarshal([]byte(test.text), &j)
-		if (err == nil) != (test.fault == "") || err != nil && !strings.Contains(err.Error(), test.fault) {
-			t.Errorf("%s: %v, want %q", test.text, err, test.fault)
-		}
+		errorIf(t, (err == nil) != (test.fault == "") || err != nil && !strings.Contains(err.Error(), test.fault),
+			"%s: %v, want %q", test.text, err, test.fault)
 		doc, unreadable := jsonschema.UnmarshalJSON(strings.NewReader(test.text))
 		fatalIf(t, unreadable != nil, "%v", unreadable)
 		if invalid := schema.Validate(doc); (invalid == nil) != (err == nil) {
@@ -103,4 +102,4 @@ func FuzzJobSchemaAllowsWhatDecodes(f *testing.F) {
 	})
 }
 
-var must, fatalIf = testutil.Must, testutil.FatalIf
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

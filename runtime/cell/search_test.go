@@ -339,9 +339,8 @@ func changeAtRandom(t *testing.T, h *actortest.Harness, rnd *rand.Rand) {
 	must(t, err)
 	for _, ix := range list {
 		n, err := ref.KV().Count(ctx, kv.Selection{Prefix: ix.Prefix})
-		if ix.Building || ix.Documents != n || err != nil {
-			t.Errorf("at the end %v has %d documents, want %d, %v; building: %t", ix.Prefix, ix.Documents, n, err, ix.Building)
-		}
+		errorIf(t, ix.Building || ix.Documents != n || err != nil,
+			"at the end %v has %d documents, want %d, %v; building: %t", ix.Prefix, ix.Documents, n, err, ix.Building)
 	}
 }
 

@@ -331,9 +331,8 @@ func TestOnlyTheLastAttemptReadsTheFile(t *testing.T) {
 				io.ReadFull(before, some)
 				return answer(503, `{"code":"unavailable","message":"starting","retryable":true}`), nil
 			}
-			if n, err := before.Read(some); n != 0 || err != io.ErrClosedPipe {
-				t.Errorf("the first attempt read %d bytes more: %v", n, err)
-			}
+			n, err := before.Read(some)
+			errorIf(t, n != 0 || err != io.ErrClosedPipe, "the first attempt read %d bytes more: %v", n, err)
 			before = r.Body
 			got, _ = io.ReadAll(r.Body)
 			return answer(200, `{}`), nil

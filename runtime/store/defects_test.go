@@ -270,9 +270,9 @@ func TestC10QuotasHoldForAllWriters(t *testing.T) {
 		r.Unwatch(r.Watch("*", "*"))
 		for sc, err := range r.kv.Scopes(ctx, nil) {
 			ok(t, err)
-			if all := len(sc.Prefix) == 0; all && (sc.MaxKeys != 70 || !sc.Log) || !all && (sc.MaxKeys != 1 || sc.MaxBytes != 1000 || string(sc.Info) != `{"a":1}`) {
-				t.Errorf("%+v", sc)
-			}
+			all := len(sc.Prefix) == 0
+			errorIf(t, all && (sc.MaxKeys != 70 || !sc.Log) || !all && (sc.MaxKeys != 1 || sc.MaxBytes != 1000 || string(sc.Info) != `{"a":1}`),
+				"%+v", sc)
 		}
 		sc, err = store.NewScopedWithQuota(r.Store, "ns", store.QuotaConfig{})
 		ok(t, err, sc.Set("d", "k", "v"))

@@ -110,9 +110,8 @@ func TestVerbs(t *testing.T) {
 		same(t, []string{"", "g", "g2"})(r.Groups(""))
 		same(t, []string{"g2"})(r.Groups("g2"))
 		same(t, map[string]string{"": "", "a": "one  two\tthree", "b": "2"})(r.GetAll("g"))
-		if got := list(r.All("g")); got != "{ } {a one  two\tthree} {b 2}" {
-			t.Error(got)
-		}
+		got := list(r.All("g"))
+		errorIf(t, got != "{ } {a one  two\tthree} {b 2}", "%v", got)
 		if got := list(r.AllSeq("g")); got != list(r.All("g")) {
 			t.Error(got)
 		}

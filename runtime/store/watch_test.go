@@ -66,9 +66,8 @@ func TestWatchersGetWhatTheySelect(t *testing.T) {
 			"a key in the scope":   {sc.Watch("mygroup", "mykey"), "set ns:mygroup/mykey=s; delete ns:mygroup/mykey= delete_group"},
 		} {
 			defer func() {
-				if got := waiting(c.w); got != c.want {
-					t.Errorf("%s gets\n%s\nand not\n%s", name, got, c.want)
-				}
+				got := waiting(c.w)
+				errorIf(t, got != c.want, "%s gets\n%s\nand not\n%s", name, got, c.want)
 				r.Unwatch(c.w)
 				if got := waiting(c.w); got != "closed" || c.w.Err() != nil {
 					t.Errorf("%s: %s, %v", name, got, c.w.Err())

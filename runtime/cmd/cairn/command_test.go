@@ -121,9 +121,9 @@ func TestAWrongCommandLineLeavesStandardInputAlone(t *testing.T) {
 		var stderr strings.Builder
 		in := strings.NewReader("{}")
 		c := newCLI(in, &stderr, &stderr)
-		if status := c.run(t.Context(), args); status != exitUsage || in.Len() != 2 {
-			t.Errorf("%q: status %d, %d bytes left of standard input: %s", args, status, in.Len(), &stderr)
-		}
+		status := c.run(t.Context(), args)
+		errorIf(t, status != exitUsage || in.Len() != 2,
+			"%q: status %d, %d bytes left of standard input: %s", args, status, in.Len(), &stderr)
 	}
 }
 
@@ -140,9 +140,8 @@ func TestOnlyYesIsConsent(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "\n": false, "": false, "no\n": false, "yep\n": false} {
 		var asked strings.Builder
 		c := &cli{stdin: strings.NewReader(answer), stderr: &asked}
-		if got := c.confirm("Destroy cell/a?"); got != want || asked.String() != "Destroy cell/a? [y/N] " {
-			t.Errorf("%q is consent: %v (%q)", answer, got, asked.String())
-		}
+		got := c.confirm("Destroy cell/a?")
+		errorIf(t, got != want || asked.String() != "Destroy cell/a? [y/N] ", "%q is consent: %v (%q)", answer, got, asked.String())
 	}
 }
 
@@ -163,9 +162,8 @@ func TestLinesAreSentInBoundedRequests(t *testing.T) {
 	} {
 		s.node.calls = nil
 		r := s.run(strings.Fields(tc.args), tc.stdin)
-		if r.status != tc.status || len(s.node.calls) != tc.requests || !strings.HasSuffix(r.stdout, tc.last) || r.stderr != tc.stderr {
-			t.Errorf("%s: status %d, %d requests, %.200s", tc.args, r.status, len(s.node.calls), r.stderr)
-		}
+		errorIf(t, r.status != tc.status || len(s.node.calls) != tc.requests || !strings.HasSuffix(r.stdout, tc.last) || r.stderr != tc.stderr,
+			"%s: status %d, %d requests, %.200s", tc.args, r.status, len(s.node.calls), r.stderr)
 	}
 }
 
@@ -358,9 +356,8 @@ func TestValueIsShownInItsReadableForm(t *testing.T) {
 		{event, "\x00\x00\x00\x00\x00\x00\x00\x05", true, "0x0000000000000005"},
 		{"", "x", true, `"x"`},
 	} {
-		if got := d.describe([]byte(test.key), []byte(test.value), test.whole); got != test.want {
-			t.Errorf("describe(%q) = %s, want %s", test.value, got, test.want)
-		}
+		got := d.describe([]byte(test.key), []byte(test.value), test.whole)
+		errorIf(t, got != test.want, "describe(%q) = %s, want %s", test.value, got, test.want)
 	}
 }
 

@@ -84,9 +84,8 @@ func TestGoldenCompletion(t *testing.T) {
 	s := newScene(t)
 	for _, args := range []string{"create cell/acme", "queue send cell/acme jobs 1", "stream append cell/acme log 1",
 		"schedule set cell/acme nightly --cron=@daily"} {
-		if r := s.run(strings.Fields(args), ""); r.status != 0 {
-			t.Fatalf("%s: %+v", args, r)
-		}
+		r := s.run(strings.Fields(args), "")
+		fatalIf(t, r.status != 0, "%s: %+v", args, r)
 	}
 	c := &cli{getenv: func(string) string { return "" }}
 	var b strings.Builder

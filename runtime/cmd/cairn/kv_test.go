@@ -190,9 +190,7 @@ func TestSpansThatAreEachOthersParentsArePrintedOnce(t *testing.T) {
 1970-01-01T00:00:06Z  trace u
   f  0s
 `
-	if b.String() != want {
-		t.Errorf("the trees are\n%s", b.String())
-	}
+	errorIf(t, b.String() != want, "the trees are\n%s", b.String())
 }
 
 func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
@@ -202,9 +200,7 @@ func TestTracesShowWhatAnActorDidAlsoWhenItsNodeIsStopped(t *testing.T) {
 	r := at(t, d.url, "traces", "cell/a")
 	tree := regexp.MustCompile(`(?m)\A\S+Z  trace [0-9a-f]{32}\n  http POST cell\.put  \S+\n    call cell\.put  \S+\n` +
 		`      mailbox  \S+\n(      .*\n)*      turn put  \S+\n(?:      (?:commit|gate)  \S+\n){2}`)
-	if !tree.MatchString(r.stdout) {
-		t.Fatalf("the tree is\n%s%s", r.stdout, r.stderr)
-	}
+	fatalIf(t, !tree.MatchString(r.stdout), "the tree is\n%s%s", r.stdout, r.stderr)
 	id := regexp.MustCompile(`trace ([0-9a-f]{32})`).FindStringSubmatch(r.stdout)[1]
 	for _, step := range []struct {
 		args           string

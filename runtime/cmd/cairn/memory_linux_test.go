@@ -65,9 +65,7 @@ func TestNodeLivesWithinItsCgroup(t *testing.T) {
 	wg.Wait()
 	for _, k := range kinds {
 		t.Logf("%-12s %8d done %8d refused", k.name, k.done.Load(), k.refused.Load())
-		if k.done.Load() == 0 {
-			t.Errorf("no %s was done", k.name)
-		}
+		errorIf(t, k.done.Load() == 0, "no %s was done", k.name)
 	}
 	t.Logf("peak of the resident memory: %d MiB of %d; largest of the cgroup: %s", peak>>20, limit>>20, readFile(group+"/memory.max_usage_in_bytes"))
 	if res, err := http.Get(d.url + "/healthz"); err != nil || res.StatusCode != http.StatusOK {

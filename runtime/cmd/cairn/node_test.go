@@ -145,9 +145,8 @@ func TestNothingAcknowledgedIsLostWhenTheNodeIsKilled(t *testing.T) {
 		}
 		next := fmt.Sprintf(`{"key":["n",%d],"value":%d}`+"\n", want, want*want) // it may have been committed without an answer
 		r := at(t, d.url, "kv", "export", fmt.Sprintf("cell/w%d", w), "-")
-		if want < each || strings.TrimSuffix(r.stdout, next) != stored.String() {
-			t.Errorf("writer %d: %d acknowledged, stored is %s%s", w, want, r.stdout, r.stderr)
-		}
+		errorIf(t, want < each || strings.TrimSuffix(r.stdout, next) != stored.String(),
+			"writer %d: %d acknowledged, stored is %s%s", w, want, r.stdout, r.stderr)
 	}
 	if err := d.stop(syscall.SIGTERM); err != nil {
 		t.Errorf("after SIGTERM: %v\n%s", err, d.stderr)
@@ -255,9 +254,8 @@ func TestFollowersMissNothingWhenTheNodeIsKilled(t *testing.T) {
 		run := func(line string) result { t.Helper(); return at(t, d.url, strings.Fields(line)...) }
 		write := func(i int) {
 			t.Helper()
-			if r := run(fmt.Sprintf(f.write, i)); r.status != 0 {
-				t.Fatalf("%+v", r)
-			}
+			r := run(fmt.Sprintf(f.write, i))
+			fatalIf(t, r.status != 0, "%+v", r)
 		}
 		var welcome struct{ Connection string }
 		if f.sequence {

@@ -217,9 +217,8 @@ func TestTheDashboard(t *testing.T) {
 		{"switched off", off, "GET", "/dashboard/", "X: y", 401},
 		{"switched off, with the token", off, "GET", "/dashboard/", "Authorization: Bearer secret", 404},
 	} {
-		if w := ask(test.g, test.method, test.path, "", test.header); w.Code != test.want {
-			t.Errorf("%s: %d; want %d: %s", test.name, w.Code, test.want, w.Body)
-		}
+		w := ask(test.g, test.method, test.path, "", test.header)
+		errorIf(t, w.Code != test.want, "%s: %d; want %d: %s", test.name, w.Code, test.want, w.Body)
 	}
 }
 

@@ -26,9 +26,8 @@ func FuzzClientMessage(f *testing.F) {
 		fatalIf(t, m.ID < 0 || m.ID > maxID, "the id %d cannot be answered", m.ID)
 		if fault != nil {
 			fatalIf(t, fault.Code != host.InvalidArgument || !strings.Contains(fault.Message, " "), "%v", fault)
-			if text := appendFault(nil, m.ID, fault); !json.Valid(text) || !utf8.Valid(text) {
-				t.Fatalf("%q", text)
-			}
+			text := appendFault(nil, m.ID, fault)
+			fatalIf(t, !json.Valid(text) || !utf8.Valid(text), "%q", text)
 			fatalIf(t, fault == serve.ErrNotJSON && json.Valid(data) && utf8.Valid(data), "%q is JSON", data)
 			return
 		}

@@ -192,9 +192,8 @@ func FuzzWhatAClientSends(f *testing.F) {
 		conn.Write(data)
 		conn.Close()
 		<-closed
-		if text := ask(g, "GET", "/metrics", "").Body.String(); !strings.Contains(text, "cairn_http_panics_total 0\n") {
-			t.Error("a panic")
-		}
+		text := ask(g, "GET", "/metrics", "").Body.String()
+		errorIf(t, !strings.Contains(text, "cairn_http_panics_total 0\n"), "a panic")
 		if g.front.Close(); len(closed) != 0 {
 			t.Error("the node was told twice")
 		}

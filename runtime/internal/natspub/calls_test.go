@@ -195,9 +195,8 @@ func TestCloseAnswersCallsInFlightFirst(t *testing.T) {
 	default:
 	}
 	close(release)
-	if m := r.next(); string(m.Data) != "done" {
-		t.Errorf("reply %q, headers %v", m.Data, m.Header)
-	}
+	m := r.next()
+	errorIf(t, string(m.Data) != "done", "reply %q, headers %v", m.Data, m.Header)
 	<-closed
 }
 

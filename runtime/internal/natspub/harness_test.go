@@ -411,9 +411,8 @@ func checkOrder(t testing.TB, ids []string, actors, n int) {
 		}
 	}
 	for a := range actors {
-		if id := actorID(a).String(); next[id] != n {
-			t.Errorf("actor %s: %d of %d versions", id, next[id], n)
-		}
+		id := actorID(a).String()
+		errorIf(t, next[id] != n, "actor %s: %d of %d versions", id, next[id], n)
 	}
 }
 

@@ -389,7 +389,7 @@ func TestTheGrantOfTheGuideIsEnough(t *testing.T) {
 	must(t, err)
 	info, err := stream.Info(ctx)
 	errorIf(t, err != nil || info.State.Msgs != 1, "%+v %v", info, err)
-	same(t, value(t, p.metrics.errors, ""), 0, "the server reports ... errors")
+	same(t, value(t, p.metrics.errors, ""), 0, "errors that the server reports")
 }
 
 func TestOldestBestEffortRowsAreDroppedWhenTheOutboxIsFull(t *testing.T) {

@@ -46,9 +46,8 @@ func TestSubjectScripts(t *testing.T) {
 			var key []string
 			must(t, json.Unmarshal([]byte(line), &key))
 			tokens := string(AppendKey(nil, key))
-			if got, err := ParseKey(tokens); err != nil || !slices.Equal(got, key) {
-				t.Errorf("%s is read back as %q, %v", line, got, err)
-			}
+			got, err := ParseKey(tokens)
+			errorIf(t, err != nil || !slices.Equal(got, key), "%s is read back as %q, %v", line, got, err)
 			return tokens
 		},
 		"read-key": func(_ *testing.T, line string) string {

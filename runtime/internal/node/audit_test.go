@@ -314,9 +314,8 @@ func TestTheLogIsReadInPagesAndFollowed(t *testing.T) {
 				}
 				c.q.Before = page.Cursor
 			}
-			if got := strings.Join(read, ", "); got != c.want {
-				t.Errorf("%+v: %s", c.q, got)
-			}
+			got := strings.Join(read, ", ")
+			errorIf(t, got != c.want, "%+v: %s", c.q, got)
 		}
 	})
 }
@@ -415,9 +414,8 @@ func TestADamagedRecordIsNamedAndSkipped(t *testing.T) {
 		{Type: "p", Prefix: []string{"b"}, Exact: true, Verb: "actor.destroy"}: "p/[b] true ",
 	} {
 		page, err := g.Audit(t.Context(), *q)
-		if got := text(page.Records); err != nil || got != want {
-			t.Errorf("%+v: %s, %v; want %s", q, got, err, want)
-		}
+		got := text(page.Records)
+		errorIf(t, err != nil || got != want, "%+v: %s, %v; want %s", q, got, err, want)
 	}
 	var followed []audit.Record
 	err = g.FollowAudit(t.Context(), audit.Query{After: 1}, func(r *audit.Record) error {

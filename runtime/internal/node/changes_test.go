@@ -86,9 +86,8 @@ func TestAWrittenRunIsPublishedOncePerTurn(t *testing.T) {
 			}
 			return rows.Put(keys[1], []byte{2})
 		})
-		if runs := log.take("workflow"); len(runs) != 1 {
-			t.Errorf("a turn that writes publishes %v", runs)
-		}
+		runs := log.take("workflow")
+		errorIf(t, len(runs) != 1, "a turn that writes publishes %v", runs)
 		g.must("a", func(_ *puppet, h host.Turn) error {
 			rows := &run.RunRows{H: kernelTurn(h)}
 			if _, ok, err := rows.Get(keys[0]); !ok || err != nil {

@@ -56,9 +56,7 @@ func TestConnectHookSeesAllAndCredentialsAreNotStored(t *testing.T) {
 		h.ok(err)
 		_, secret, _ := strings.Cut(w.Token, ".")
 		for _, k := range page.Keys {
-			if bytes.Contains(k.Value, []byte("s3cret")) || bytes.Contains(k.Value, []byte(secret)) {
-				t.Errorf("%s holds a secret", k.Text)
-			}
+			errorIf(t, bytes.Contains(k.Value, []byte("s3cret")) || bytes.Contains(k.Value, []byte(secret)), "%s holds a secret", k.Text)
 		}
 		expect(t, l, "welcome")
 		h.ok(l.Close(t.Context(), false))

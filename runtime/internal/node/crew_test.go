@@ -40,9 +40,8 @@ func TestTaskThatDoesNotReturnIsLeftBehindAndReported(t *testing.T) {
 			took := time.Since(begin)
 			errorIf(t, took < c.least || took > c.most, "the shutdown took %s", took)
 			errorIf(t, err == nil || !strings.Contains(err.Error(), "1 tasks did not return"), "Close returned %v", err)
-			if !strings.Contains(log.String(), "task=stubborn") || !strings.Contains(log.String(), "crew_test.go") {
-				t.Errorf("the log does not name the task and where it hangs: %s", log.String())
-			}
+			errorIf(t, !strings.Contains(log.String(), "task=stubborn") || !strings.Contains(log.String(), "crew_test.go"),
+				"the log does not name the task and where it hangs: %s", log.String())
 			close(stop)
 			wantCode(t, <-late, host.Unavailable)
 			synctest.Wait()
@@ -68,9 +67,8 @@ func TestMemoryPressureStopsTasksAfterEverythingElse(t *testing.T) {
 			g.must(fmt.Sprint("idle", i), add(1))
 		}
 		time.Sleep(time.Second)
-		if n := len(causes); n != 0 {
-			t.Fatalf("%d tasks were stopped though other actors could sleep", n)
-		}
+		n := len(causes)
+		fatalIf(t, n != 0, "%d tasks were stopped though other actors could sleep", n)
 		for i := range 8 {
 			g.must(fmt.Sprint("more", i), goes("x", untilTold))
 		}

@@ -194,9 +194,8 @@ func TestL4IdleWatchersDoNothing(t *testing.T) {
 		}
 		synctest.Wait()
 		time.Sleep(24 * time.Hour)
-		if st := g.status("a"); st.State != host.Asleep || woken.Load() != 0 {
-			t.Errorf("the actor is %s, %d watchers were woken", st.State, woken.Load())
-		}
+		st := g.status("a")
+		errorIf(t, st.State != host.Asleep || woken.Load() != 0, "the actor is %s, %d watchers were woken", st.State, woken.Load())
 		g.kv("k.7=1", "other=1") // one of the thousand is woken
 		synctest.Wait()
 		same(t, woken.Load(), 1, "watchers were woken")

@@ -66,9 +66,8 @@ func TestMessageThatADestroyerIsTheFirstToSendIsOfTheRemains(t *testing.T) {
 		must(t, g.Destroy(context.Background(), pAddr("a")))
 		synctest.Wait()
 		time.Sleep(time.Minute)
-		if s := mail.Mail(a); s.Part != nil && !s.Closed {
-			t.Errorf("the sender of the destroyed actor still sends; %d messages are pending", s.Pending)
-		}
+		s := mail.Mail(a)
+		errorIf(t, s.Part != nil && !s.Closed, "the sender of the destroyed actor still sends; %d messages are pending", s.Pending)
 		errorIf(t, g.Find(pAddr("a")) != nil, "the destroyed actor is still in memory")
 		same(t, g.n("b"), 1, "messages were handled")
 	})
@@ -191,9 +190,8 @@ func TestActorWithABusyResidentStaysThoughItsCoreIsLost(t *testing.T) {
 		wantCode(t, g.do("a", func(*puppet, host.Turn) error { <-stuck; return nil }), host.DeadlineExceeded)
 		time.Sleep(options.DefaultTurnGrace + time.Second) // the turn is abandoned
 		synctest.Wait()
-		if g.Find(pAddr("a")) != a || g.Memory.Awake.Load() != 0 {
-			t.Errorf("it left memory, or its core is not lost: %d are awake", g.Memory.Awake.Load())
-		}
+		errorIf(t, g.Find(pAddr("a")) != a || g.Memory.Awake.Load() != 0,
+			"it left memory, or its core is not lost: %d are awake", g.Memory.Awake.Load())
 		l.busy.Store(false)
 		a.Vacate()
 		errorIf(t, g.Find(pAddr("a")) != nil, "it stays in memory though its resident is not busy")

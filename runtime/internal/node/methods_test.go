@@ -219,9 +219,9 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		{host.ScheduleSet, `{"name":"tick","cron":"@daily","zone":"` + strings.Repeat("x", 1025) + `"}`, "zone", "", "1025"},
 	} {
 		e := wantCode(t, g.raw(c.method, host.JSON, []byte(c.in)), host.TooLarge)
-		if m := e.Metadata; m["field"] != c.field || c.limit != "" && m["limit"] != c.limit || c.actual != "" && m["actual"] != c.actual {
-			t.Errorf("%s: %+v, want field %q and %s over %s", c.method, e, c.field, c.actual, c.limit)
-		}
+		m := e.Metadata
+		errorIf(t, m["field"] != c.field || c.limit != "" && m["limit"] != c.limit || c.actual != "" && m["actual"] != c.actual,
+			"%s: %+v, want field %q and %s over %s", c.method, e, c.field, c.actual, c.limit)
 	}
 	// A type of the node says which parameter of a list is wrong.
 	for field, list := range map[string]func() error{
@@ -240,9 +240,8 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		`{"queue":"jobs","messages":[{"body":1,"backoff_ms":[99999999999999999]}]}`: host.QueueSend,
 		`{"queue":"jobs","receipts":["x"],"delay_ms":99999999999999999}`:            host.QueueNack,
 	} {
-		if e := wantCode(t, g.raw(method, host.JSON, []byte(in)), host.InvalidArgument); !strings.Contains(e.Message, ": 99999999999999999 is not from 0 to 2592000000") {
-			t.Errorf("%s: %v", in, e)
-		}
+		e := wantCode(t, g.raw(method, host.JSON, []byte(in)), host.InvalidArgument)
+		errorIf(t, !strings.Contains(e.Message, ": 99999999999999999 is not from 0 to 2592000000"), "%s: %v", in, e)
 	}
 	e := wantCode(t, g.raw(host.LimitsSet, host.JSON, []byte(`{"value_bytes":1000000000}`)), host.InvalidArgument)
 	if e.Metadata["limit"] != "16777216" || e.Metadata["actual"] != "1000000000" || !strings.Contains(e.Message, "value_bytes is 1000000000; it must be from 1 to 16777216") {

@@ -114,9 +114,8 @@ func TestATurnThatIsCutOffIsKept(t *testing.T) {
 				go g.doFrom("a", c.from, func(*puppet, host.Turn) error { close(begun); <-hold; return nil })
 				<-begun
 				if c.from == sampledFrom {
-					if s := named(t, g.ofParent("a"), "turn do"); s.End != nil {
-						t.Errorf("the open turn is %+v", s)
-					}
+					s := named(t, g.ofParent("a"), "turn do")
+					errorIf(t, s.End != nil, "the open turn is %+v", s)
 				}
 				c.cut(g, func() { close(hold); synctest.Wait() })
 				s := named(t, g.ofParent("a"), "turn do")
@@ -138,9 +137,8 @@ func TestSpansThatCannotBeStoredAreDroppedAndCounted(t *testing.T) {
 			g.EndRequest(pAddr("a"), "http", "GET p", client.Child(), client, time.Now(), nil)
 		}
 		kept := len(g.ofParent("a"))
-		if n := dropped(t, metrics); kept < 400 || kept > 900 || kept+int(n) != 1_000 {
-			t.Errorf("%d spans are kept, and %v are counted as dropped", kept, n)
-		}
+		n := dropped(t, metrics)
+		errorIf(t, kept < 400 || kept > 900 || kept+int(n) != 1_000, "%d spans are kept, and %v are counted as dropped", kept, n)
 		g.EndRequest(pAddr("a"), "http", "GET p", client.Child(), client, time.Now(), host.Errorf(host.PermissionDenied, "no"))
 		time.Sleep(6 * time.Second)
 		same(t, len(g.ofParent("a")), kept, "spans are stored")
@@ -180,9 +178,8 @@ func TestRateBoundsTheTracesThatBegin(t *testing.T) {
 			n := len(g.spans("a", trace.ReadInput{Name: "call p.do"}))
 			want := 10 * (round + 1)
 			errorIf(t, n != want || wanted() != 100, "%d traces in round %d, want %d; or not 100 requests", n, round, want)
-			if s := g.BeginRequest("p", host.ParseSpan(sampledFrom)); s.Sampled() || s.IsZero() || !strings.Contains(s.String(), parentTrace) {
-				t.Errorf("a request too many has %v", s)
-			}
+			s := g.BeginRequest("p", host.ParseSpan(sampledFrom))
+			errorIf(t, s.Sampled() || s.IsZero() || !strings.Contains(s.String(), parentTrace), "a request too many has %v", s)
 			time.Sleep(10 * time.Second)
 		}
 		if s := g.BeginRequest("p", host.ParseSpan(unsampledFrom)); s.Sampled() || s.Trace != host.ParseSpan(unsampledFrom).Trace {
@@ -194,9 +191,8 @@ func TestRateBoundsTheTracesThatBegin(t *testing.T) {
 			g.must("a", add(1))
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := len(g.spans("a", trace.ReadInput{Name: "call p.do"})); n < 20 || n > 23 {
-			t.Errorf("%d traces in 10 seconds, want about 2 a second", n)
-		}
+		n := len(g.spans("a", trace.ReadInput{Name: "call p.do"}))
+		errorIf(t, n < 20 || n > 23, "%d traces in 10 seconds, want about 2 a second", n)
 	})
 }
 
@@ -514,9 +510,8 @@ func TestSamplingIsChangedByTypeAndAtRunTime(t *testing.T) {
 		want := func(what string, p, q, slow int) {
 			t.Helper()
 			got := [3]int{recorded("p", 20, 0), recorded("q", 20, 0), recorded("q", 1, 500*time.Millisecond)}
-			if want := [3]int{p, q, slow}; got != want {
-				t.Errorf("%s: traces of p, of q and of slow turns of q are %d, want %d", what, got, want)
-			}
+			want := [3]int{p, q, slow}
+			errorIf(t, got != want, "%s: traces of p, of q and of slow turns of q are %d, want %d", what, got, want)
 		}
 		set := func(s trace.Sampling) trace.Sampling {
 			t.Helper()

@@ -71,9 +71,9 @@ func TestUsageIsKeptForSoManyDays(t *testing.T) {
 			time.Sleep(day)
 		}
 		rows := g.storedDays("a")
-		if d := g.days("a"); len(d) != usage.Kept || len(rows) > usage.Kept || d[0].Calls != 1 || rows[len(rows)-1]-rows[0] >= usage.Kept {
-			t.Errorf("%d days, %d rows: %v", len(d), len(rows), rows)
-		}
+		d := g.days("a")
+		errorIf(t, len(d) != usage.Kept || len(rows) > usage.Kept || d[0].Calls != 1 || rows[len(rows)-1]-rows[0] >= usage.Kept,
+			"%d days, %d rows: %v", len(d), len(rows), rows)
 		on := func(ago int64) error {
 			_, err := g.Usage(context.Background(), usage.Query{Day: usage.FormatDay(usage.DayOf(time.Now()) - ago)})
 			return err
@@ -90,9 +90,8 @@ func TestUsageIsKeptForSoManyDays(t *testing.T) {
 		time.Sleep(365 * day)
 		g.must("a", add(1))
 		time.Sleep(5 * time.Minute)
-		if days := g.storedDays("a"); len(days) != 4 {
-			t.Errorf("rows of the days %v are left", days)
-		}
+		days := g.storedDays("a")
+		errorIf(t, len(days) != 4, "rows of the days %v are left", days)
 	})
 	bubble(t, counting, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))

@@ -120,9 +120,8 @@ func TestFaultyRequests(t *testing.T) {
 		where(`{"field":"updated_at","operator":"=","value":"1"}`), "where[0].value",
 		where(`{"field":"key","operator":"exists"},{"field":"value.a[","operator":"exists"}`), "where[1]: ",
 		where(`{"field":"value.a","operator":"=","value":{"$gt":1}}`), "where[0]: ")
-	if w := s.Send("POST", "query", `{}`, "Content-Type: text/plain"); w.Code != 415 {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	w := s.Send("POST", "query", `{}`, "Content-Type: text/plain")
+	errorIf(t, w.Code != 415, "%d %s", w.Code, w.Body)
 	if w := s.Send("PATCH", "instances", ``); w.Header().Get("Allow") != "POST, GET, OPTIONS" {
 		t.Error(w.Header())
 	}

@@ -61,9 +61,8 @@ func TestDelete(t *testing.T) {
 		s.exactly(`{"deletedCount":0}`, "DELETE", c.path, c.body)
 		s.put("a", `{"n":1}`, "a/b", `{"n":2}`, "a/1", `{"n":3}`, "ab", `{"n":4}`, "1", `{"n":5}`)
 		s.exactly(`{"deletedCount":`+c.deleted+`}`, "DELETE", c.path, c.body)
-		if left := s.keys(""); left != c.left {
-			t.Errorf("%s %s: %s", c.path, c.body, left)
-		}
+		left := s.keys("")
+		errorIf(t, left != c.left, "%s %s: %s", c.path, c.body, left)
 	}
 	s := open(t)
 	s.put("a/1", `1`, "b/1", `2`, "c", `3`)
@@ -159,9 +158,8 @@ func TestKeys(t *testing.T) {
 		"a%2Fb/c%20d/%C3%A9/~-/-": `["a/b","c d","é","~-","-"]`,
 	} {
 		s.put(path, `1`)
-		if got := s.Call("kv.get", `{"key":`+want+`}`); !strings.Contains(got, `"value":1`) {
-			t.Errorf("%s is not %s", path, want)
-		}
+		got := s.Call("kv.get", `{"key":`+want+`}`)
+		errorIf(t, !strings.Contains(got, `"value":1`), "%s is not %s", path, want)
 		s.want(200, `"value":1`, "GET", "keys/"+path, "")
 	}
 	s.exactly(`{"count":1}`, "GET", "keys/count?prefix=a%252Fb", "") // a path in a parameter is encoded once more
@@ -177,9 +175,8 @@ func TestKeys(t *testing.T) {
 		`["k",1e+21]`:                                                `["k",1e21]`,
 	} {
 		s.commit(`{"type":"set","key":` + key + `,"value":2}`)
-		if got := s.Call("kv.get", `{"key":`+want+`}`); !strings.Contains(got, `"value":2`) {
-			t.Errorf("%s is not %s", key, want)
-		}
+		got := s.Call("kv.get", `{"key":`+want+`}`)
+		errorIf(t, !strings.Contains(got, `"value":2`), "%s is not %s", key, want)
 		s.exactly(`[{"key":`+key+`,"value":2,"versionstamp":"STAMP"}]`, "POST", "keys/batch", `{"keys":[`+key+`]}`) // as it was written
 	}
 	const order = `["k",{"$bytes":"AP8="}] ["k","7"] ["k",{"__type":"bigint","value":"-123456789012345678901"}] ["k",{"__type":"bigint","value":"7"}] ` +

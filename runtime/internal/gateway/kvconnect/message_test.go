@@ -46,9 +46,7 @@ func TestRequestsAreRead(t *testing.T) {
 		{"1a08 2064 20c801 5a01ff 7801", atomicWrite{enqueues: []enqueue{{backoffMS: []uint32{100, 200}}}}},
 	} {
 		got, err := parseAtomicWrite(unhex(t, c.text))
-		if err != nil || !reflect.DeepEqual(*got, c.want) {
-			t.Errorf("%s: %+v, %v, not %+v", c.text, got, err, c.want)
-		}
+		errorIf(t, err != nil || !reflect.DeepEqual(*got, c.want), "%s: %+v, %v, not %+v", c.text, got, err, c.want)
 	}
 	ranges, err := parseSnapshotRead(unhex(t, "0a17 0a0e"+aliceKey+"1201ff 1801 2000"))
 	if want := []readRange{{start: unhex(t, aliceKey), end: []byte{0xFF}, limit: 1}}; err != nil || !reflect.DeepEqual(ranges, want) {

@@ -132,9 +132,8 @@ func TestRangesAreRead(t *testing.T) {
 		{bounds(nil, nil, 9, 0), []string{}},
 		{bounds(bytes.Repeat([]byte{0xFF}, 2048), bytes.Repeat([]byte{0xFF}, 2049), 1, 1), []string{}},
 	} {
-		if got := d.read(c.bounds); !reflect.DeepEqual(got, [][]string{c.want}) {
-			t.Errorf("%d: %q, not %q", i, got, c.want)
-		}
+		got := d.read(c.bounds)
+		errorIf(t, !reflect.DeepEqual(got, [][]string{c.want}), "%d: %q, not %q", i, got, c.want)
 	}
 	if got := d.read(bounds(nil, end, 1, 0), bounds(key("b"), key("a"), 1, 0), bounds(nil, end, 1, 1)); !reflect.DeepEqual(got, [][]string{all[:1], {}, all[6:]}) {
 		t.Error(got)
@@ -189,9 +188,8 @@ func TestValuesOfOtherEncodingsAreTranslated(t *testing.T) {
 		{"bytes", `{"$bytes":"AP8="}`, "03 00ff"}, {"u64", `258`, "02 0201000000000000"},
 		{"v8", `{"$v8":"/w9UVA=="}`, "01 ff0f5454"}, {"cbor", `{"$cbor":"gQE="}`, "01 ff0f410149022400" + "01"},
 	} {
-		if out := d.Call(host.KVCommit, fmt.Sprintf(`{"mutations":[{"op":"put","key":["a"],"encoding":%q,"value":%s}]}`, c.encoding, c.value)); !strings.Contains(out, `"ok":true`) {
-			t.Error(out)
-		}
+		out := d.Call(host.KVCommit, fmt.Sprintf(`{"mutations":[{"op":"put","key":["a"],"encoding":%q,"value":%s}]}`, c.encoding, c.value))
+		errorIf(t, !strings.Contains(out, `"ok":true`), "%v", out)
 		same(t, d.get(key("a")), c.want, c.encoding, c.value)
 	}
 	// And back.

@@ -142,9 +142,8 @@ func TestEveryCodeHasItsStatusAndAPage(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(dir, "*.md"))
 	must(t, err)
 	for _, p := range pages {
-		if c := host.Code(strings.TrimSuffix(filepath.Base(p), ".md")); !c.Known() && c != "README" {
-			t.Errorf("%s describes no code", p)
-		}
+		c := host.Code(strings.TrimSuffix(filepath.Base(p), ".md"))
+		errorIf(t, !c.Known() && c != "README", "%s describes no code", p)
 	}
 }
 
