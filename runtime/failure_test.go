@@ -2,6 +2,8 @@ package runtime_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	gort "runtime"
 	"slices"
@@ -16,6 +18,7 @@ import (
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/workflow"
 )
 
 // A migration that panics fails its actor, and not the node. So does state that a newer program wrote, and nothing of it changes.
@@ -170,4 +173,295 @@ func memoryOfAwakeIdleActor(t *testing.T) int64 {
 	per := (heap() - asleep) / actors
 	must(t, rt.Close())
 	return per
+}
+
+var errDisk = errors.New("the disk is broken")
+
+// reading is a query that returns the count.
+var reading = query(func(b bot, _ *actor.ReadContext) (string, error) { return string(rune('0' + b.N)), nil })
+
+// A crowd of readers notes what each was told, and whether it was before the disk has answered.
+type crowd struct {
+	sync.WaitGroup
+	mu    sync.Mutex
+	told  map[string]error
+	early []string
+	open  bool // the disk has answered
+}
+
+func newCrowd() *crowd { return &crowd{told: make(map[string]error)} }
+
+// start runs f under a name.
+func (c *crowd) start(name string, f func() error) {
+	c.Go(func() {
+		err := f()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.told[name] = err
+		if !c.open {
+			c.early = append(c.early, fmt.Sprintf("%s: %v", name, err))
+		}
+	})
+}
+
+// answer lets the disk answer, and waits until all are told something.
+func (c *crowd) answer(disk func()) {
+	c.mu.Lock()
+	c.open = true
+	c.mu.Unlock()
+	disk()
+	synctest.Wait()
+}
+
+// TestNothingLeavesBeforeItIsDurable holds the sync of the log up and then makes it fail.
+func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		rt := n.open(t, func(o *runtime.Options) { o.DrainTimeout = time.Second })
+		ctx, ref := t.Context(), bots.Ref(rt, "a")
+		for range 3 {
+			mustDo(t, rt, "a", add(1))
+		}
+		stream, err := rt.Subscribe(ctx, botA, host.Subscription{})
+		must(t, err)
+		defer stream.Close()
+		answer := n.holdSync()
+		c := newCrowd()
+		start := func(name string, f func() error) { c.start(name, f); synctest.Wait() }
+		call := func(f action) func() error { return func() error { return errOf(do(rt, "a", f)) } }
+		look := func() error { return errOf(peek(rt, "a", reading)) }
+		start("write", call(func(b *bot, ctx *actor.Context) (string, error) {
+			b.N++
+			said.Emit(ctx, "x")
+			return "", deliver.Send(ctx, bots.Ref(ctx, "b"), note{From: "a", N: 1})
+		}))
+		start("read turn", call(func(b *bot, _ *actor.Context) (string, error) { return string(rune('0' + b.N)), nil }))
+		start("error that shows state", call(func(*bot, *actor.Context) (string, error) { return "", errRefused }))
+		start("query", look)
+		start("event", func() error { return errOf(stream.Next(ctx)) })
+		start("resumed event", func() error {
+			s, err := rt.Subscribe(ctx, botA, host.Subscription{Resume: true})
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			return errOf(s.Next(ctx))
+		})
+		start("crash", call(func(*bot, *actor.Context) (string, error) { panic("boom") }))
+		start("query after a crash", look)
+		start("destroy", func() error { return ref.Destroy(ctx) })
+		start("not found", func() error { return errOf(run.Call(ctx, ref, named(add(1)), actor.Existing())) })
+		start("successor", call(add(1)))
+		start("successor's query", look)
+		c.answer(answer)
+		errorIf(t, len(c.early) > 0, "answered before the disk was: %q", c.early)
+		errorIf(t, errOf(rt.Lookup(ctx, botAt("b"))) == nil, "the message left")
+		errorIf(t, len(c.told) < 11, "%d answers", len(c.told)) // the event has no error: it does not come
+		for name, err := range c.told {
+			e, _ := errors.AsType[*actor.Error](err)
+			fatalIf(t, e == nil || e.Code != actor.Unavailable, "%s: %v", name, err)
+			errorIf(t, name == "write" && e.Retryable, "%s: the caller is told that nothing was done, which nobody knows", name)
+		}
+		// The store is read-only now: what was never durable must not show, not even after the actor left memory.
+		for range 2 {
+			wantCode(t, errOf(do(rt, "a", add(0))), actor.Unavailable)
+			wantCode(t, look(), actor.Unavailable)
+			time.Sleep(10 * time.Minute)
+		}
+		errorIf(t, rt.Err() == nil, "the node says that it is well")
+		rt.Close()
+		c.Wait()
+	})
+}
+
+// TestWhatWasNeverDurableIsNotShownToOperators lets the sync of commits fail and reads what the store holds by every way
+// that wakes no actor: the actors of those commits are refused, and lists leave them out and name them.
+func TestWhatWasNeverDurableIsNotShownToOperators(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		rt := n.open(t, func(o *runtime.Options) { o.DrainTimeout = time.Second })
+		ctx := t.Context()
+		for _, key := range []string{"destroyed", "lost", "safe", "sound"} {
+			mustDo(t, rt, key, add(1))
+		}
+		answer := n.holdSync()
+		var calls sync.WaitGroup
+		calls.Go(func() { do(rt, "lost", add(1)) })
+		calls.Go(func() { do(rt, "new", add(1)) })
+		calls.Go(func() { bots.Ref(rt, "destroyed").Destroy(ctx) })
+		synctest.Wait()
+		// refused returns nil for the error of an actor whose last commit may be lost.
+		refused := func(err error) error {
+			e, _ := errors.AsType[*actor.Error](err)
+			if e != nil && e.Code == actor.Unavailable && e.Metadata["reason"] == "uncertain" && strings.Contains(e.Message, "restart") {
+				return nil
+			}
+			return fmt.Errorf("not refused: %v", err)
+		}
+		reads := map[string]func() error{
+			"status of a changed actor":   func() error { return refused(errOf(rt.Lookup(ctx, botAt("lost")))) },
+			"status of a new actor":       func() error { return refused(errOf(rt.Lookup(ctx, botAt("new")))) },
+			"status of a destroyed actor": func() error { return refused(errOf(rt.Lookup(ctx, botAt("destroyed")))) },
+			"keys": func() error {
+				return refused(errOf(rt.Inspect(ctx, botAt("lost"), host.InspectQuery{ValueBytes: 100})))
+			},
+			"actors in Go": func() error {
+				found := 0
+				var last error
+				for _, err := range bots.List(ctx, rt) {
+					if last = err; err == nil {
+						found++
+					}
+				}
+				if found != 2 || !strings.Contains(fmt.Sprint(last), `["destroyed"] ["lost"] ["new"]`) {
+					return fmt.Errorf("%d actors, %v", found, last)
+				}
+				return refused(last)
+			},
+		}
+		for _, l := range []struct {
+			q    host.ListQuery
+			want string
+		}{
+			{host.ListQuery{}, "safe sound; without bot/destroyed bot/lost bot/new"},
+			{host.ListQuery{Type: "bot"}, "safe sound; without bot/destroyed bot/lost bot/new"},
+			{host.ListQuery{Type: "bot", Prefix: []string{"lost"}}, "; without bot/lost"},
+			{host.ListQuery{Type: "bot", Prefix: []string{"safe"}}, "safe; without"},
+			// The pages hold what the store has: lost and new, then safe and sound.
+			{host.ListQuery{Type: "bot", Limit: 2}, "; without bot/destroyed bot/lost bot/new, safe sound; without"},
+			{host.ListQuery{Type: "bot", Limit: 1}, "; without bot/destroyed bot/lost, ; without bot/new, safe; without, sound; without"},
+		} {
+			reads[fmt.Sprintf("list %+v", l.q)] = func() error { return wantText(l.want)(listAll(ctx, rt, l.q)) }
+		}
+		readAll(t, reads, func(answerDisk func()) {
+			impatient, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			wantCode(t, errOf(rt.List(impatient, host.ListQuery{})), actor.DeadlineExceeded)
+			must(t, errOf(rt.Lookup(ctx, botAt("safe")))) // it has no commits under way
+			answerDisk()
+			calls.Wait()
+		}, answer)
+		must(t, errOf(rt.Lookup(ctx, botAt("safe"))))
+		rt.Close()
+	})
+}
+
+// readAll reads in all ways before the disk has answered, and again later. Nobody may be told anything before.
+func readAll(t *testing.T, reads map[string]func() error, meanwhile func(answer func()), answer func()) {
+	t.Helper()
+	for when := range 2 { // actors leave memory meanwhile, except actors that the disk lost
+		c := newCrowd()
+		c.open = when > 0
+		for name, read := range reads {
+			c.start(name, read)
+		}
+		if when == 0 {
+			synctest.Wait()
+			meanwhile(func() { c.answer(answer) })
+		}
+		c.Wait()
+		errorIf(t, len(c.early) > 0, "told before the disk has answered: %q", c.early)
+		for name, err := range c.told {
+			errorIf(t, err != nil, "%s, time %d: %v", name, when, err)
+		}
+		if when == 0 {
+			time.Sleep(10 * time.Minute)
+		}
+	}
+}
+
+// wantText returns a function that compares what was read.
+func wantText(want string) func(got string, err error) error {
+	return func(got string, err error) error {
+		if err != nil || got != want {
+			return fmt.Errorf("%s, %v; want %s", got, err, want)
+		}
+		return nil
+	}
+}
+
+// holdSync holds the next sync of the log up until answer is called, and lets it and all later ones fail.
+func (n *node) holdSync() (answer func()) {
+	hold := make(chan struct{})
+	n.disk.Fail(func(op, path string) error {
+		if op == "sync" && strings.HasSuffix(path, ".log") {
+			<-hold
+			return errDisk
+		}
+		return nil
+	})
+	return func() { close(hold) }
+}
+
+// listAll reads a list page by page, and says of each page which keys it has and which actors it is without.
+func listAll(ctx context.Context, rt *runtime.Runtime, q host.ListQuery) (string, error) {
+	var pages []string
+	for {
+		page, err := rt.List(ctx, q)
+		if err != nil {
+			return strings.Join(pages, ", "), err
+		}
+		var keys []string
+		for _, s := range page.Actors {
+			keys = append(keys, s.Key...)
+		}
+		pages = append(pages, strings.Join(keys, " ")+"; without"+addresses(page.Uncertain))
+		if q.Cursor = page.Cursor; q.Cursor == "" {
+			return strings.Join(pages, ", "), nil
+		}
+	}
+}
+
+func addresses(list []host.Address) (s string) {
+	for _, a := range list {
+		s += " " + a.Type + "/" + strings.Join(a.Key, "/")
+	}
+	return s
+}
+
+// TestPauseThatWasNeverDurableIsNotListed lets the sync of the commit fail that pauses a run, and lists the runs.
+func TestPauseThatWasNeverDurableIsNotListed(t *testing.T) {
+	does("naps undurably", func(ctx workflow.Context, _ claim) (string, error) {
+		return "", workflow.Sleep(ctx, "nap", 100*time.Hour)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		rt := n.open(t, func(o *runtime.Options) {
+			o.Actors, o.DrainTimeout = append(o.Actors, office.definition()), time.Second
+		})
+		ctx := t.Context()
+		for _, key := range []string{"a", "b", "c"} {
+			startClaim(t, rt, key, "naps undurably")
+		}
+		must(t, office.at(rt, "b").Pause(ctx, "look at it"))
+		synctest.Wait()
+		answer := n.holdSync()
+		var pausing sync.WaitGroup
+		pausing.Go(func() { _ = office.at(rt, "a").Pause(ctx, "look at it") })
+		synctest.Wait()
+		readAll(t, map[string]func() error{
+			"runs": func() error {
+				got := ""
+				for q := (host.RunQuery{Limit: 1}); ; {
+					page, err := rt.Runs(ctx, q)
+					for _, r := range page.Runs {
+						got += strings.Join(r.Key, "/")
+					}
+					if q.Cursor = page.Cursor; err != nil || q.Cursor == "" {
+						return wantText("b; without desk/a")(got+"; without"+addresses(page.Uncertain), err)
+					}
+				}
+			},
+			"counts": func() error {
+				n, err := rt.CountRuns(ctx)
+				return wantText("[{desk paused operator 1}]; without desk/a")(fmt.Sprint(n.Counts)+"; without"+addresses(n.Uncertain), err)
+			},
+		}, func(answerDisk func()) {
+			page, err := rt.Runs(ctx, host.RunQuery{Type: "bot"}) // a type without commits under way
+			errorIf(t, err != nil || page.Uncertain != nil, "%+v, %v", page, err)
+			answerDisk()
+			pausing.Wait()
+		}, answer)
+		rt.Close()
+	})
 }

@@ -9,20 +9,22 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/fstest"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 func TestPartsOfTheMemoryFitIntoIt(t *testing.T) {
 	for _, budget := range []int64{MinMemory, 200 << 20, 512 << 20, 1 << 30, 4 << 30, 64 << 30} {
 		o := Options{Dir: "d", Memory: budget}
-		if err := o.Validate(); err != nil {
-			t.Fatalf("%d: %v", budget, err)
-		}
+		must(t, o.Validate(), budget)
 		o.divideMemory(budget)
 		sum := int64(0)
 		for _, p := range memoryParts() {
@@ -32,9 +34,7 @@ func TestPartsOfTheMemoryFitIntoIt(t *testing.T) {
 			}
 			sum += n
 		}
-		if sum > budget/4*3 {
-			t.Errorf("of %d bytes the parts take %d", budget, sum)
-		}
+		errorIf(t, sum > budget/4*3, "of %d bytes the parts take %d", budget, sum)
 		if o.SQL.ConnMemory < 1<<20 || o.SQL.ConnMemory > o.SQL.MaxMemory || o.SQL.Temporary > o.SQL.MaxTemporary ||
 			int64(o.Limits.WriteSetBytes) > o.MaxWriteBytes || o.SQL.TurnBytes > o.MaxWriteBytes {
 			t.Errorf("%d: one may take more than all: %+v", budget, o)
@@ -80,24 +80,17 @@ func TestDivisionOfTheMemoryIsUsedLoggedAndShown(t *testing.T) {
 	rt, err := Open(context.Background(), Options{
 		Disk: engine.NewDisk(), Memory: 256 << 20, CacheBytes: 10 << 20, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rt.Close()
-	if got := debug.SetMemoryLimit(-1); got != limit {
-		t.Errorf("opening a node changes the process's memory limit from %d to %d", limit, got)
-	}
+	got := debug.SetMemoryLimit(-1)
+	errorIf(t, got != limit, "opening a node changes the process's memory limit from %d to %d", limit, got)
 	for _, want := range []string{"memory is divided", "budget=256MiB", `by="the configuration"`, "cache=10MiB", "memtables=24MiB", "sql=48MiB", "actors=24MiB"} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log lacks %s: %s", want, log.String())
-		}
+		errorIf(t, !strings.Contains(log.String(), want), "the log lacks %s: %s", want, log.String())
 	}
 	w := httptest.NewRecorder()
 	rt.Handler().ServeHTTP(w, httptest.NewRequest("GET", "http://127.0.0.1/metrics", nil))
 	for _, want := range []string{`cairn_memory_budget_bytes{part="all"} 2.68435456e+08`, `cairn_memory_budget_bytes{part="cache"} 1.048576e+07`} {
-		if !strings.Contains(w.Body.String(), want) {
-			t.Errorf("the metrics lack %s", want)
-		}
+		errorIf(t, !strings.Contains(w.Body.String(), want), "the metrics lack %s", want)
 	}
 }
 
@@ -126,9 +119,9 @@ func TestProgramSetsTheLimitsOfGoUnlessTheUserDid(t *testing.T) {
 		o := Options{Dir: "d", Memory: 512 << 20}
 		undo := o.limitGo()
 		limit := debug.SetMemoryLimit(-1)
-		if got := percent(); got != c.want || c.limited != (limit >= 128<<20 && limit <= 448<<20) || !c.limited && limit != before {
-			t.Errorf("%+v: the heap grows by %d %%, the limit is %d bytes", c, got, limit)
-		}
+		got := percent()
+		errorIf(t, got != c.want || c.limited != (limit >= 128<<20 && limit <= 448<<20) || !c.limited && limit != before,
+			"%+v: the heap grows by %d %%, the limit is %d bytes", c, got, limit)
 		undo()
 		if got, limit := percent(), debug.SetMemoryLimit(-1); got != c.set || limit != before {
 			t.Errorf("%+v: afterwards the heap grows by %d %%, and the limit is %d bytes", c, got, limit)
@@ -140,9 +133,7 @@ func TestProgramSetsTheLimitsOfGoUnlessTheUserDid(t *testing.T) {
 func configured(t *testing.T, text string) (o Options, err error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cairn.toml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 	c, err := readConfig(path)
 	c.apply(&o)
 	return o, err
@@ -150,17 +141,14 @@ func configured(t *testing.T, text string) (o Options, err error) {
 
 func TestConfigurationTakesSizes(t *testing.T) {
 	o, err := configured(t, "memory = \"512MiB\"\n[storage]\ncache_bytes = 1048576\nmemtable_bytes = \"2MiB\"\n[sql]\nmax_temporary = \"1GiB\"\n")
-	if err != nil || o.Memory != 512<<20 || o.CacheBytes != 1<<20 || o.MemTableBytes != 2<<20 || o.SQL.MaxTemporary != 1<<30 {
-		t.Errorf("%+v, %v", o, err)
-	}
+	errorIf(t, err != nil || o.Memory != 512<<20 || o.CacheBytes != 1<<20 || o.MemTableBytes != 2<<20 || o.SQL.MaxTemporary != 1<<30,
+		"%+v, %v", o, err)
 	// The command's scenarios have what is refused.
 }
 
 func TestEveryLimitOfATypeIsConfiguredAndListed(t *testing.T) {
 	page, err := os.ReadFile("../docs/operate/limits.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, keys := "[limits.room]\n", reflect.TypeFor[typeLimits]()
 	for i := range keys.NumField() {
 		key, value := keys.Field(i).Tag.Get("toml"), "2000000"
@@ -168,14 +156,10 @@ func TestEveryLimitOfATypeIsConfiguredAndListed(t *testing.T) {
 			value = `"7s"`
 		}
 		text += key + " = " + value + "\n"
-		if !strings.Contains(string(page), "\n| `"+key+"` |") {
-			t.Errorf("docs/operate/limits.md does not list %s", key)
-		}
+		errorIf(t, !strings.Contains(string(page), "\n| `"+key+"` |"), "docs/operate/limits.md does not list %s", key)
 	}
 	o, err := configured(t, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	limits := reflect.ValueOf(o.TypeLimits["room"])
 	for i := range limits.NumField() {
 		if limits.Field(i).IsZero() {
@@ -183,3 +167,100 @@ func TestEveryLimitOfATypeIsConfiguredAndListed(t *testing.T) {
 		}
 	}
 }
+
+func TestMemoryOfTheMachineIsReadFromItsFiles(t *testing.T) {
+	const meminfo = "MemTotal:        8388608 kB\nMemFree:         123 kB\n" // 8 GiB
+	const noLimit = "9223372036854771712\n"
+	for name, test := range map[string]struct {
+		files  map[string]string
+		want   int64
+		source string
+	}{
+		"nothing is known":   {nil, 0, ""},
+		"no cgroups":         {map[string]string{"proc/meminfo": meminfo}, 8 << 30, "the machine"},
+		"faulty meminfo":     {map[string]string{"proc/meminfo": "MemTotal: much kB\n"}, 0, ""},
+		"version 2":          {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/app.slice/cairn.service\n", "sys/fs/cgroup/app.slice/cairn.service/memory.max": "536870912\n"}, 512 << 20, "the cgroup"},
+		"version 2, no max":  {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/app\n", "sys/fs/cgroup/app/memory.max": "max\n"}, 8 << 30, "the machine"},
+		"version 2, above":   {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "1073741824\n", "sys/fs/cgroup/a/b/memory.max": "2147483648\n"}, 1 << 30, "the cgroup"},
+		"version 2, as root": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "268435456\n"}, 256 << 20, "the cgroup"},
+		"version 2, hidden":  {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/../../kubepods/x\n", "sys/fs/cgroup/memory.max": "268435456\n"}, 256 << 20, "the cgroup"},
+		"version 1":          {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "5:cpu,cpuacct:/x\n4:memory:/docker/1\n", "sys/fs/cgroup/memory/docker/1/memory.limit_in_bytes": "536870912\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": noLimit}, 512 << 20, "the cgroup"},
+		"version 1, hidden":  {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "4:memory:/docker/1\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "134217728\n"}, 128 << 20, "the cgroup"},
+		"version 1, none":    {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "4:memory:/\n0::/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": noLimit}, 8 << 30, "the machine"},
+		"larger than it is":  {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "17179869184\n"}, 8 << 30, "the machine"},
+		"faulty files":       {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "memory\n4:memory\n0::/a\n", "sys/fs/cgroup/a/memory.max": "-5\n"}, 8 << 30, "the machine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := make(fstest.MapFS)
+			for path, text := range test.files {
+				root[path] = &fstest.MapFile{Data: []byte(text)}
+			}
+			if got, source := machineMemory(root); got != test.want || source != test.source {
+				t.Errorf("%d bytes by %q, want %d by %q", got, source, test.want, test.source)
+			}
+		})
+	}
+}
+
+func TestNATSListenWithoutAServerSaysWhatToSet(t *testing.T) {
+	o := Options{Dir: t.TempDir(), NATSListen: "127.0.0.1:0"}
+	o.EnsureDefaults()
+	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "set it to localnats.Serve") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestEveryOperationThatAuthorizeIsAskedAboutHasAConstant(t *testing.T) {
+	sources, err := filepath.Glob(filepath.Join("internal", "gateway", "serve", "*.go"))
+	must(t, err)
+	var asked, options string
+	for _, path := range append(sources, "options.go") {
+		text, err := os.ReadFile(path)
+		must(t, err)
+		asked, options = asked+options, string(text)
+	}
+	names := regexp.MustCompile(`(?m)^\s*(?:const )?(\w+) +Operation += "`).FindAllStringSubmatch(asked, -1)
+	fatalIf(t, len(names) < 14, "only %d operations were read: %v", len(names), names)
+	for _, name := range names {
+		errorIf(t, !regexp.MustCompile(`\bOp`+name[1]+` += serve\.`+name[1]+`\b`).MatchString(options),
+			"package runtime has no Op%s", name[1])
+	}
+}
+
+func TestURLsInLogsHaveNoPasswords(t *testing.T) {
+	for urls, want := range map[string]string{
+		"nats://127.0.0.1:4222": "nats://127.0.0.1:4222", "localhost:4222": "localhost:4222", "nats://node:p@a:1,tls://s3cret@b:2": "nats://node:xxxxx@a:1,tls://xxxxx@b:2",
+		"node:p@a:1": "xxxxx",
+	} {
+		got := withoutPasswords(urls)
+		errorIf(t, got != want, "%s: %s, not %s", urls, got, want)
+	}
+}
+
+func TestMetricsOfStorageLeaveOutTypesThatAreNoText(t *testing.T) {
+	store, err := engine.Open(t.Context(), engine.Options{Dir: t.TempDir()})
+	must(t, err)
+	defer store.Close()
+	for _, typ := range []string{"cart", "\xff"} { // no node makes the second
+		identity := engine.Identity{Namespace: "ns", Type: typ, Key: []string{"a"}}
+		sp, err := store.NewSpace(store.NewActorID(identity))
+		must(t, err)
+		if err = sp.Writes().Create(identity); err == nil {
+			_, err = sp.Commit(nil)
+		}
+		must(t, err)
+		sp.Close()
+	}
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(newStorageMetrics(store, "ns"))
+	families, err := r.Gather()
+	must(t, err)
+	for _, f := range families {
+		if f.GetName() == "cairn_type_actors" && len(f.GetMetric()) == 1 && f.GetMetric()[0].GetLabel()[0].GetValue() == "cart" {
+			return
+		}
+	}
+	t.Errorf("the metrics have not the type cart alone: %v", families)
+}
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

@@ -475,9 +475,8 @@ func (m *model) order(key string, log []string, received map[string]map[string][
 	}
 	for target, notes := range received {
 		for i := 1; i < len(notes[key]); i++ {
-			if place[notes[key][i]] < place[notes[key][i-1]] {
-				m.t.Errorf("%s got the messages of %s out of order: %v", target, key, notes[key])
-			}
+			errorIf(m.t, place[notes[key][i]] < place[notes[key][i-1]],
+				"%s got the messages of %s out of order: %v", target, key, notes[key])
 		}
 	}
 }

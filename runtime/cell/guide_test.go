@@ -82,9 +82,7 @@ func TestGuideShowsWhatTheCommandsPrint(t *testing.T) {
 			t.Errorf("line %d: a block of kind %q", b.line, b.kind)
 		}
 	}
-	if ran < 15 {
-		t.Errorf("only %d examples found", ran)
-	}
+	errorIf(t, ran < 15, "only %d examples found", ran)
 }
 
 type guideRun struct {
@@ -140,9 +138,7 @@ func values(t *testing.T, text string) []any {
 		if err == io.EOF {
 			return all
 		}
-		if err != nil {
-			t.Fatalf("%v in %s", err, text)
-		}
+		must(t, err, "in", text)
 		all = append(all, v)
 	}
 }

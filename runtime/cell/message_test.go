@@ -9,23 +9,19 @@ import (
 
 	"github.com/fxamacker/cbor/v2"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // jobSchema is the compiled schema of Job.
 func jobSchema(t testing.TB) *jsonschema.Schema {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Job{}.JSONSchema()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := jsonschema.NewCompiler()
-	if err := c.AddResource("job.json", doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.AddResource("job.json", doc))
 	s, err := c.Compile("job.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -60,13 +56,10 @@ func TestJobsAreCheckedWhenTheyAreSet(t *testing.T) {
 	} {
 		var j Job
 		err := json.Unmarshal([]byte(test.text), &j)
-		if (err == nil) != (test.fault == "") || err != nil && !strings.Contains(err.Error(), test.fault) {
-			t.Errorf("%s: %v, want %q", test.text, err, test.fault)
-		}
+		errorIf(t, (err == nil) != (test.fault == "") || err != nil && !strings.Contains(err.Error(), test.fault),
+			"%s: %v, want %q", test.text, err, test.fault)
 		doc, unreadable := jsonschema.UnmarshalJSON(strings.NewReader(test.text))
-		if unreadable != nil {
-			t.Fatal(unreadable)
-		}
+		fatalIf(t, unreadable != nil, "%v", unreadable)
 		if invalid := schema.Validate(doc); (invalid == nil) != (err == nil) {
 			t.Errorf("%s: the schema says %v and the decoder %v", test.text, invalid, err)
 		}
@@ -74,9 +67,7 @@ func TestJobsAreCheckedWhenTheyAreSet(t *testing.T) {
 			continue
 		}
 		packed, err := cbor.Marshal(j)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var again Job
 		if err := cbor.Unmarshal(packed, &again); err != nil || !reflect.DeepEqual(asJSON(t, again), asJSON(t, j)) {
 			t.Errorf("%s comes back from CBOR as %s, %v", test.text, asJSON(t, again), err)
@@ -87,9 +78,7 @@ func TestJobsAreCheckedWhenTheyAreSet(t *testing.T) {
 func asJSON(t *testing.T, v any) string {
 	t.Helper()
 	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -112,3 +101,5 @@ func FuzzJobSchemaAllowsWhatDecodes(f *testing.F) {
 		}
 	})
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

@@ -70,9 +70,7 @@ func play(t *testing.T, h *actortest.Harness, body string) string {
 			want += lines[i] + "\n"
 		}
 		got := do(t, h, strings.NewReplacer("$RECEIPT", receipt, "$CURSOR", cursor, "$DIGEST", digest).Replace(command))
-		if got != want {
-			t.Errorf("%s\n prints %s and not %s", command, got, want)
-		}
+		errorIf(t, got != want, "%s\n prints %s and not %s", command, got, want)
 		if found := regexp.MustCompile(`"receipt":"([^"]+)"`).FindStringSubmatch(got); found != nil {
 			receipt = found[1]
 		}

@@ -131,9 +131,7 @@ func wanted(t *testing.T, store kv.Store, prefix kv.Key) map[string][]string {
 func sound(t *testing.T, store kv.Store, after string) {
 	t.Helper()
 	list, err := store.Indexes(t.Context())
-	if err != nil {
-		t.Fatal(after, err)
-	}
+	must(t, err, after)
 	for _, ix := range list {
 		want := wanted(t, store, ix.Prefix)
 		for _, word := range words {
@@ -186,9 +184,7 @@ func TestPagesOfASearchPassWhatHasExpired(t *testing.T) {
 			var got []int64
 			for s := (kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "apple", Limit: limit}); ; {
 				page, err := store.Search(ctx, s)
-				if err != nil || len(page.Hits) > limit {
-					t.Fatal(len(page.Hits), err)
-				}
+				fatalIf(t, err != nil || len(page.Hits) > limit, "%v %v", len(page.Hits), err)
 				for _, hit := range page.Hits {
 					got = append(got, hit.Key[1].(int64))
 				}
@@ -196,9 +192,7 @@ func TestPagesOfASearchPassWhatHasExpired(t *testing.T) {
 					break
 				}
 			}
-			if !slices.Equal(got, want) {
-				t.Errorf("pages of %d have %v, not %v", limit, got, want)
-			}
+			errorIf(t, !slices.Equal(got, want), "pages of %d have %v, not %v", limit, got, want)
 		}
 	}, libraryDefinition())
 }
@@ -219,9 +213,8 @@ func TestAnIndexWithoutRoomFallsBehind(t *testing.T) {
 		setIndex(t, store, "")
 		time.Sleep(time.Minute)
 		list, err := store.Indexes(ctx)
-		if err != nil || !list[0].Building || list[0].Documents == 0 || list[0].Documents == 1000 {
-			t.Fatalf("an index for which there is no room: %+v, %v", list, err)
-		}
+		fatalIf(t, err != nil || !list[0].Building || list[0].Documents == 0 || list[0].Documents == 1000,
+			"an index for which there is no room: %+v, %v", list, err)
 		sound(t, store, "without room")
 		for from := 0; from < 900; from += some {
 			var deletes []kv.Mutation
@@ -230,14 +223,11 @@ func TestAnIndexWithoutRoomFallsBehind(t *testing.T) {
 			}
 			commit(t, store, deletes...)
 		}
-		if page, err := store.Search(ctx, kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "red"}); err != nil || !page.Partial {
-			t.Errorf("%+v, %v", page, err)
-		}
+		page, err := store.Search(ctx, kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "red"})
+		errorIf(t, err != nil || !page.Partial, "%+v, %v", page, err)
 		time.Sleep(5 * time.Minute)
 		list, err = store.Indexes(ctx)
-		if err != nil || list[0].Building || list[0].Documents != 100 {
-			t.Fatalf("the index when there is room: %+v, %v", list, err)
-		}
+		fatalIf(t, err != nil || list[0].Building || list[0].Documents != 100, "the index when there is room: %+v, %v", list, err)
 		sound(t, store, "with room")
 	}, actor.Define(libraries, actor.Spec[library]{OpenKV: true, Limits: actor.Limits{StorageBytes: 1 << 20, WriteSetBytes: 128 << 10}}, actor.On(shelve, (*library).shelve)))
 }
@@ -329,9 +319,7 @@ func changeAtRandom(t *testing.T, h *actortest.Harness, rnd *rand.Rand) {
 		case n == 18:
 			what = "an export"
 			var b bytes.Buffer
-			if err := h.Runtime().ExportSQL(ctx, host.Address{Type: "library", Key: []string{"one"}}, &b); err != nil {
-				t.Fatal(err)
-			}
+			must(t, h.Runtime().ExportSQL(ctx, host.Address{Type: "library", Key: []string{"one"}}, &b))
 			file = b.Bytes()
 		case file != nil:
 			what = "an import"
@@ -341,9 +329,8 @@ func changeAtRandom(t *testing.T, h *actortest.Harness, rnd *rand.Rand) {
 		if rnd.IntN(3) > 0 {
 			time.Sleep(time.Second) // what is built is ready
 			list, err := ref.KV().Indexes(ctx)
-			if err != nil || slices.ContainsFunc(list, func(ix kv.Index) bool { return ix.Building }) {
-				t.Fatalf("step %d, %s: %+v, %v", step, what, list, err)
-			}
+			fatalIf(t, err != nil || slices.ContainsFunc(list, func(ix kv.Index) bool { return ix.Building }),
+				"step %d, %s: %+v, %v", step, what, list, err)
 		}
 		sound(t, ref.KV(), fmt.Sprintf("step %d, %s", step, what))
 	}
@@ -352,8 +339,87 @@ func changeAtRandom(t *testing.T, h *actortest.Harness, rnd *rand.Rand) {
 	must(t, err)
 	for _, ix := range list {
 		n, err := ref.KV().Count(ctx, kv.Selection{Prefix: ix.Prefix})
-		if ix.Building || ix.Documents != n || err != nil {
-			t.Errorf("at the end %v has %d documents, want %d, %v; building: %t", ix.Prefix, ix.Documents, n, err, ix.Building)
-		}
+		errorIf(t, ix.Building || ix.Documents != n || err != nil,
+			"at the end %v has %d documents, want %d, %v; building: %t", ix.Prefix, ix.Documents, n, err, ix.Building)
 	}
+}
+
+// setIndex makes an index of t below d.
+func setIndex(t *testing.T, store kv.Store, tokenizer string) {
+	t.Helper()
+	must(t, errOf(store.SetIndex(t.Context(), kv.IndexConfig{Prefix: kv.Key{"d"}, Fields: []kv.Field{{Path: "t"}}, Tokenizer: tokenizer})))
+}
+
+func commit(t *testing.T, store kv.Store, m ...kv.Mutation) {
+	t.Helper()
+	must(t, errOf(store.Commit(t.Context(), kv.Commit{Mutations: m})))
+}
+
+// An entry that has expired, and that a handler deletes before the purge comes to it, leaves nothing in the index.
+func TestDeletedByAHandlerAfterExpiryLeavesNothingInTheIndex(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		ref := libraries.Ref(h, "one")
+		setIndex(t, ref.KV(), "")
+		commit(t, ref.KV(), kv.Put(bookKey(1), book("red apple")).For(time.Second))
+		time.Sleep(2 * time.Second)
+		must(t, errOf(shelve.Call(t.Context(), ref, shelving{Delete: []int{1}})))
+		list, err := ref.KV().Indexes(t.Context())
+		errorIf(t, err != nil || list[0].Documents != 0 || list[0].Building, "%+v, %v", list, err)
+	}, libraryDefinition())
+}
+
+// What has the name of an index in a database that is imported does not keep the index from being built.
+func TestImportOfReservedNamesLeavesAnIndex(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		store, addr := libraries.Ref(h, "one").KV(), host.Address{Type: "library", Key: []string{"one"}}
+		commit(t, store, kv.Put(bookKey(1), book("red apple")))
+		for _, text := range []string{
+			"CREATE TABLE t (a)", "CREATE VIEW cairn_xx_1_map AS SELECT 1", "CREATE INDEX cairn_xx_1 ON t (a)", `CREATE TABLE "cairn_xx_""1" (a)`,
+			"CREATE TRIGGER cairn_xx_1_t AFTER INSERT ON t BEGIN SELECT 1; END", "CREATE TABLE cairn_xx_1_data (a)", "CREATE VIEW kept AS SELECT 1",
+		} {
+			must(t, errOf(h.Call(t.Context(), &host.Request{Address: addr, Method: host.SQLExec, Codec: host.JSON, Input: fmt.Appendf(nil, `{"sql":%q}`, text)})))
+		}
+		var b bytes.Buffer
+		must(t, h.Runtime().ExportSQL(t.Context(), addr, &b))
+		setIndex(t, store, "")
+		file := bytes.ReplaceAll(b.Bytes(), []byte("cairn_xx_"), []byte("cairn_kv_"))
+		must(t, errOf(h.Runtime().ImportSQL(t.Context(), addr, bytes.NewReader(file), "test")))
+		time.Sleep(time.Minute)
+		list, err := store.Indexes(t.Context())
+		errorIf(t, err != nil || list[0].Building, "after a minute: %+v, %v", list, err)
+		if keys, partial := found(t, store, kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "apple"}); len(keys) != 1 || partial {
+			t.Errorf("it finds %v, partial: %t", keys, partial)
+		}
+	}, libraryDefinition())
+}
+
+// An entry that alone is too much for a turn does not keep the others out of an index.
+func TestAnEntryThatIsTooLargeDoesNotStopAnIndex(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	var large strings.Builder
+	for large.Len() < 75<<10 {
+		fmt.Fprintf(&large, "%x ", rnd.Uint32())
+	}
+	definition := actor.Define(libraries, actor.Spec[library]{OpenKV: true, Limits: actor.Limits{WriteSetBytes: 128 << 10}}, actor.On(shelve, (*library).shelve))
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		store := libraries.Ref(h, "one").KV()
+		for _, i := range []int{0, 3, 6, 9} {
+			commit(t, store, kv.Put(bookKey(i), book("red apple")))
+		}
+		commit(t, store, kv.Put(bookKey(3), book(large.String())))
+		ready := func(when string, want int) {
+			t.Helper()
+			time.Sleep(30 * time.Minute)
+			list, err := store.Indexes(t.Context())
+			keys, partial := found(t, store, kv.SearchConfig{Prefix: kv.Key{"d"}, Query: "apple"})
+			errorIf(t, err != nil || list[0].Building || len(keys) != want || partial,
+				"%s: it finds %v, partial: %t, %+v, %v", when, keys, partial, list, err)
+		}
+		setIndex(t, store, "trigram")
+		ready("built", 3)
+		commit(t, store, kv.Put(bookKey(6), book(large.String())))
+		ready("another one", 2)
+		commit(t, store, kv.Put(bookKey(3), book("green apple")))
+		ready("it is small again", 3)
+	}, definition)
 }

@@ -161,9 +161,7 @@ func FuzzEveryKeyRoundTrips(f *testing.F) {
 			errorIf(t, len(n.Requests()) > 0, "%+v", n.Requests())
 			return
 		}
-		if host.CodeOf(err) != host.NotFound {
-			t.Fatal(err)
-		}
+		fatalIf(t, host.CodeOf(err) != host.NotFound, "%v", err)
 		got := n.Requests()[0]
 		errorIf(t, got.Type != typ || !slices.Equal(got.Key, key) || got.Method != method,
 			"sent %q %q %q, arrived %q %q %q", typ, key, method, got.Type, got.Key, got.Method)

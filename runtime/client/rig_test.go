@@ -25,7 +25,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/node/nodetest"
 )
 
-var must, errorIf = testutil.Must, testutil.ErrorIf
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
 
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
@@ -346,9 +346,8 @@ func (s *stage) expect(stream interface {
 		must(s.t, err)
 		missed += d.Missed
 		for _, e := range d.Events {
-			if e.Sequence != from || e.Version == 0 || e.Name != "said" || string(e.Data) != s.data(from) || e.Time.IsZero() {
-				s.t.Fatalf("got %+v %s, want %d", e, e.Data, from)
-			}
+			fatalIf(s.t, e.Sequence != from || e.Version == 0 || e.Name != "said" || string(e.Data) != s.data(from) || e.Time.IsZero(),
+				"got %+v %s, want %d", e, e.Data, from)
 			from++
 		}
 	}

@@ -42,9 +42,7 @@ func TestC2G2LoopsAndTransactionsMayUseTheStore(t *testing.T) {
 				t.Fatal(e)
 			}
 		}
-		if n != many {
-			t.Errorf("the loop has seen %d", n)
-		}
+		errorIf(t, n != many, "the loop has seen %d", n)
 		for range r.GroupsSeq("") {
 			ok(t, r.Set("h", "k", "v"))
 		}
@@ -79,9 +77,7 @@ func TestC2PagesAfterAKeyNeitherSkipNorRepeat(t *testing.T) {
 			after = page[len(page)-1].Key
 			ok(t, r.Delete("g", got[0]), r.Delete("g", after), r.Set("g", "00"+after, "v")) // before the next page
 		}
-		if len(got) != 40 || got[39] != "39" {
-			t.Error(got)
-		}
+		errorIf(t, len(got) != 40 || got[39] != "39", "%v", got)
 		ok(t, r.DeleteGroup("g"))
 		for i := range 5 {
 			ok(t, r.Set("g", strconv.Itoa(i), "v"))
@@ -136,9 +132,7 @@ func TestC4G3OnlyWhatHasExpiredIsRemoved(t *testing.T) {
 func TestC4C6C8WatchersMissNothing(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		w := r.Watch("g", "*")
-		if cap(w.Ch) != 16 {
-			t.Errorf("the channel has %d slots", cap(w.Ch))
-		}
+		errorIf(t, cap(w.Ch) != 16, "the channel has %d slots", cap(w.Ch))
 		const many = 1000
 		for i := range many {
 			ok(t, r.Set("g", "k", strconv.Itoa(i)))
@@ -151,9 +145,8 @@ func TestC4C6C8WatchersMissNothing(t *testing.T) {
 			if e.Value != strconv.Itoa(i) || e.Version <= before.Version {
 				t.Fatalf("event %d is %s of version %d, after %d", i, line(e), e.Version, before.Version)
 			}
-			if took := e.Timestamp.Sub(before.Timestamp); i == many && took != time.Second {
-				t.Errorf("%s between two events", took)
-			}
+			took := e.Timestamp.Sub(before.Timestamp)
+			errorIf(t, i == many && took != time.Second, "%s between two events", took)
 			before = e
 		}
 		ok(t, r.SetWithTTL("g", "k", "v", 10*time.Millisecond), r.SetWithTTL("h", "k", "v", time.Millisecond))
@@ -163,9 +156,8 @@ func TestC4C6C8WatchersMissNothing(t *testing.T) {
 		r.h.Crash()
 		ok(t, r.Set("g", "c", "3"))
 		time.Sleep(time.Minute)
-		if got := waiting(w); got != "set g/k=v; delete g/k= expired; set g/b=2; set g/c=3" {
-			t.Error(got)
-		}
+		got := waiting(w)
+		errorIf(t, got != "set g/k=v; delete g/k= expired; set g/b=2; set g/c=3", "%v", got)
 	})
 }
 
@@ -206,13 +198,9 @@ func TestC7CallbacksUseTheStoreInTheOrderOfTheCommits(t *testing.T) {
 		same(t, 17)(r.Count("copy"))
 		same(t, 17)(r.Count("copy2"))
 		for i := 1; i < len(order); i++ {
-			if order[i] < order[i-1] {
-				t.Fatal(order)
-			}
+			fatalIf(t, order[i] < order[i-1], "%v", order)
 		}
-		if len(order) < 3*16+1 {
-			t.Error(len(order))
-		}
+		errorIf(t, len(order) < 3*16+1, "%v", len(order))
 	})
 }
 
@@ -225,9 +213,8 @@ func TestSyncWaitsForTheLastCallback(t *testing.T) {
 		})
 		for i := range int64(3) {
 			ok(t, r.Set("g", "k", "v"), r.Sync(t.Context()))
-			if n := done.Load(); n != i+1 {
-				t.Errorf("%d callbacks of %d have returned", n, i+1)
-			}
+			n := done.Load()
+			errorIf(t, n != i+1, "%d callbacks of %d have returned", n, i+1)
 		}
 	})
 }
@@ -283,9 +270,9 @@ func TestC10QuotasHoldForAllWriters(t *testing.T) {
 		r.Unwatch(r.Watch("*", "*"))
 		for sc, err := range r.kv.Scopes(ctx, nil) {
 			ok(t, err)
-			if all := len(sc.Prefix) == 0; all && (sc.MaxKeys != 70 || !sc.Log) || !all && (sc.MaxKeys != 1 || sc.MaxBytes != 1000 || string(sc.Info) != `{"a":1}`) {
-				t.Errorf("%+v", sc)
-			}
+			all := len(sc.Prefix) == 0
+			errorIf(t, all && (sc.MaxKeys != 70 || !sc.Log) || !all && (sc.MaxKeys != 1 || sc.MaxBytes != 1000 || string(sc.Info) != `{"a":1}`),
+				"%+v", sc)
 		}
 		sc, err = store.NewScopedWithQuota(r.Store, "ns", store.QuotaConfig{})
 		ok(t, err, sc.Set("d", "k", "v"))
@@ -341,14 +328,10 @@ func refuses(t *testing.T, st *store.Store) {
 		second(st.Render("", "g")), second(st.RenderStrict("", "g")), second(st.Begin()), second(store.NewScoped(st, "a")),
 		second(store.NewScopedWithQuota(st, "a", store.QuotaConfig{})), st.Watch("*", "*").Err(), st.Watch("g", "k").Err(), second(st.PurgeExpired()),
 	} {
-		if !errors.Is(err, store.ErrClosed) {
-			t.Errorf("call %d: %v", i, err)
-		}
+		errorIf(t, !errors.Is(err, store.ErrClosed), "call %d: %v", i, err)
 	}
 	for _, text := range []string{list(st.All("g")), list(st.AllSeq("g")), list(st.GroupsSeq(""))} {
-		if !strings.Contains(text, "closed") {
-			t.Error(text)
-		}
+		errorIf(t, !strings.Contains(text, "closed"), "%v", text)
 	}
 	w := st.Watch("*", "*")
 	if _, open := <-w.Ch; open {
@@ -356,9 +339,7 @@ func refuses(t *testing.T, st *store.Store) {
 	}
 	st.Unwatch(w)
 	st.OnChange(func(store.Event) {})()
-	if err := st.Close(); err != nil {
-		t.Error(err)
-	}
+	check(t, st.Close())
 }
 
 func second[T any](_ T, err error) error { return err }

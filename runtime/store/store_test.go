@@ -47,9 +47,7 @@ func inStore(t *testing.T, f func(t *testing.T, r *rig)) {
 // is fails the test if an error is not the one that is wanted.
 func is(t testing.TB, err, want error) {
 	t.Helper()
-	if !errors.Is(err, want) || want == nil && err != nil {
-		t.Errorf("error %v, want %v", err, want)
-	}
+	errorIf(t, !errors.Is(err, want) || want == nil && err != nil, "error %v, want %v", err, want)
 }
 
 // same fails the test if a result is not the one that is wanted.
@@ -69,15 +67,13 @@ func ok(t testing.TB, errs ...error) {
 	}
 }
 
-var check = testutil.Check
+var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.FatalIf, testutil.ErrorIf
 
 // refusedAs fails the test unless the error of a call has a code.
 func refusedAs(t testing.TB, code actor.Code, errs ...error) {
 	t.Helper()
 	for i, err := range errs {
-		if actor.CodeOf(err) != code {
-			t.Errorf("call %d: %v, want %v", i, err, code)
-		}
+		errorIf(t, actor.CodeOf(err) != code, "call %d: %v, want %v", i, err, code)
 	}
 }
 
@@ -114,9 +110,8 @@ func TestVerbs(t *testing.T) {
 		same(t, []string{"", "g", "g2"})(r.Groups(""))
 		same(t, []string{"g2"})(r.Groups("g2"))
 		same(t, map[string]string{"": "", "a": "one  two\tthree", "b": "2"})(r.GetAll("g"))
-		if got := list(r.All("g")); got != "{ } {a one  two\tthree} {b 2}" {
-			t.Error(got)
-		}
+		got := list(r.All("g"))
+		errorIf(t, got != "{ } {a one  two\tthree} {b 2}", "%v", got)
 		if got := list(r.AllSeq("g")); got != list(r.All("g")) {
 			t.Error(got)
 		}
@@ -172,9 +167,8 @@ func TestExpiredKeysAreGoneForEveryVerb(t *testing.T) {
 func TestScopes(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		for _, name := range []string{"", "a b", "a:b", "a_b", "ä", "a\n", "."} {
-			if sc, err := store.NewScoped(r.Store, name); sc != nil || actor.CodeOf(err) != actor.InvalidArgument {
-				t.Errorf("%q: %v", name, err)
-			}
+			sc, err := store.NewScoped(r.Store, name)
+			errorIf(t, sc != nil || actor.CodeOf(err) != actor.InvalidArgument, "%q: %v", name, err)
 		}
 		a, err := store.NewScoped(r.Store, "tenant-42")
 		ok(t, err)
@@ -194,9 +188,7 @@ func TestScopes(t *testing.T) {
 		same(t, 3)(r.CountAll("ten"))
 		same(t, "dark")(a.Render("{{.theme}}", "config"))
 		e, found, err := r.kv.Get(ctx, kv.Key{"tenant-42", "config", "theme"})
-		if !found || err != nil || string(e.Value.Data) != "dark" {
-			t.Error(e, found, err)
-		}
+		errorIf(t, !found || err != nil || string(e.Value.Data) != "dark", "%v %v %v", e, found, err)
 		ok(t, a.DeletePrefix(""))
 		same(t, []string{"B:config", "config"})(r.Groups(""))
 		inner, err := store.NewScoped(b, "x")
@@ -222,9 +214,8 @@ func TestGroupsAreApartFromNamespacesAndOtherKeys(t *testing.T) {
 		same(t, 2)(r.Count("a:m"))
 		same(t, 6)(r.CountAll(""))
 		same(t, []string{"a", "a.b:c", "a:m"})(r.Groups(""))
-		if got := list(r.GroupsSeq("")); got != "a a:m a.b:c" {
-			t.Error(got)
-		}
+		got := list(r.GroupsSeq(""))
+		errorIf(t, got != "a a:m a.b:c", "%v", got)
 		same(t, []store.KeyValue{{"m", "6"}, {"z", "2"}})(r.GetPageAfter("a", "k", 10))
 		ok(t, r.DeleteGroup("a"))
 		same(t, []string{"a.b:c", "a:m"})(r.Groups(""))
@@ -246,9 +237,8 @@ func TestValuesOfOtherInterfaces(t *testing.T) {
 		same(t, map[string]string{"object": `{"n":1.50}`, "string": "a\nb", "bytes": "\xff\x00", "sum": "7"})(r.GetAll("g"))
 		ok(t, r.Set("g", "text", "é"), r.Set("g", "raw", "\xff"))
 		entries, err := r.kv.GetMany(ctx, kv.Key{"g", "text"}, kv.Key{"g", "raw"})
-		if err != nil || entries[0].Value.Encoding != host.EncodedText || entries[1].Value.Encoding != host.EncodedBytes {
-			t.Error(entries, err)
-		}
+		errorIf(t, err != nil || entries[0].Value.Encoding != host.EncodedText || entries[1].Value.Encoding != host.EncodedBytes,
+			"%v %v", entries, err)
 		same(t, "\xff")(r.Get("g", "raw"))
 		refusedAs(t, actor.InvalidArgument, r.Set("\xff", "k", "v"), r.Set("g", "\xff", "v"))
 		refusedAs(t, actor.TooLarge, r.Set("g", "k", strings.Repeat("v", 1<<20+1)), r.Set("g", strings.Repeat("k", 2048), "v"))
@@ -303,9 +293,7 @@ func TestTransactions(t *testing.T) {
 		same(t, "2")(tx.Get("g", "k"))
 		ok(t, sc.Set("g", "k", "3"), tx.Set("g", "k", "lost"))
 		conflict, is := errors.AsType[*kv.ConflictError](tx.Commit())
-		if !is || fmt.Sprint(conflict.Keys) != "[[ns g k]]" {
-			t.Error(conflict)
-		}
+		errorIf(t, !is || fmt.Sprint(conflict.Keys) != "[[ns g k]]", "%v", conflict)
 		calls := 0
 		ok(t, sc.Transaction(func(tx *store.Store) error {
 			calls++
@@ -438,9 +426,7 @@ func randomCalls(t *testing.T, r *rig, random *rand.Rand) {
 		}
 		same(t, group)(r.GetAll(p.group))
 		same(t, len(group))(r.Count(p.group))
-		if t.Failed() {
-			t.Fatalf("after a change of %+v and %q", p, prefix)
-		}
+		fatalIf(t, t.Failed(), "after a change of %+v and %q", p, prefix)
 	}
 }
 
@@ -475,9 +461,7 @@ func TestACrashKeepsWhatWasAcknowledged(t *testing.T) {
 			ok(t, err)
 			same(t, x)(r.GetAll("y"))
 			for key := range acked.Range {
-				if x[key.(string)] != key {
-					t.Errorf("%s is lost", key)
-				}
+				errorIf(t, x[key.(string)] != key, "%s is lost", key)
 			}
 		}, actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
 	}

@@ -66,9 +66,8 @@ func TestWatchersGetWhatTheySelect(t *testing.T) {
 			"a key in the scope":   {sc.Watch("mygroup", "mykey"), "set ns:mygroup/mykey=s; delete ns:mygroup/mykey= delete_group"},
 		} {
 			defer func() {
-				if got := waiting(c.w); got != c.want {
-					t.Errorf("%s gets\n%s\nand not\n%s", name, got, c.want)
-				}
+				got := waiting(c.w)
+				errorIf(t, got != c.want, "%s gets\n%s\nand not\n%s", name, got, c.want)
 				r.Unwatch(c.w)
 				if got := waiting(c.w); got != "closed" || c.w.Err() != nil {
 					t.Errorf("%s: %s, %v", name, got, c.w.Err())
@@ -109,9 +108,8 @@ func TestEventsOfOneCommit(t *testing.T) {
 			t.Errorf("it gets\n%s\nand not\n%s", got, want)
 		}
 		ok(t, r.Sync(ctx))
-		if n := len(slices.Compact(versions)); n != 2 {
-			t.Errorf("two commits have %d versions", n)
-		}
+		n := len(slices.Compact(versions))
+		errorIf(t, n != 2, "two commits have %d versions", n)
 		_, err := r.kv.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{
 			kv.Put(kv.Key{"a", "b", "k"}, kv.Text("1")), kv.Put(kv.Key{"a", "k"}, kv.JSON([]byte(`{"n":1}`))), kv.Put(kv.Key{"a", "z"}, kv.Text("2")), kv.Put(kv.Key{"other"}, kv.Text("")),
 			kv.DeleteRange(kv.Selection{Prefix: kv.Key{"a"}}), kv.Put(kv.Key{"a", "k"}, kv.Text("3")), kv.DeleteRange(kv.Selection{Prefix: kv.Key{}}),
@@ -128,9 +126,7 @@ func TestEventsOfOneCommit(t *testing.T) {
 func TestWatchersThatAreFarBehindAreToldOfTheGap(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		w := r.Watch("*", "*")
-		if _, err := r.kv.SetScope(ctx, kv.Key{}, kv.Policy{Log: true, LogEvents: 10}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second(r.kv.SetScope(ctx, kv.Key{}, kv.Policy{Log: true, LogEvents: 10})))
 		for i := range 500 {
 			ok(t, r.Set("g", "k", strconv.Itoa(i)))
 		}
@@ -147,9 +143,7 @@ func TestWatchersThatAreFarBehindAreToldOfTheGap(t *testing.T) {
 				done = true
 			}
 		}
-		if missed == 0 || uint64(got)+missed != 500 || last != "499" {
-			t.Errorf("%d events, %d missed, the last is %s", got, missed, last)
-		}
+		errorIf(t, missed == 0 || uint64(got)+missed != 500 || last != "499", "%d events, %d missed, the last is %s", got, missed, last)
 	})
 }
 
@@ -249,4 +243,63 @@ func TestManyWritersAndReaders(t *testing.T) {
 	if n := len(orders[groups]); n != writers*each+groups || len(slices.Concat(orders[:groups]...)) != n {
 		t.Errorf("the callback has got %d changes, and the watchers %d", n, len(slices.Concat(orders[:groups]...)))
 	}
+}
+
+// A watch that begins while the store is closed either ends with it or does not begin.
+func TestWatchesMayBeginWhileTheStoreIsClosed(t *testing.T) {
+	for range 20 {
+		st, err := store.New(":memory:")
+		ok(t, err)
+		var wg sync.WaitGroup
+		watching := make(chan struct{}, 4)
+		for range 4 {
+			wg.Go(func() {
+				for {
+					w := st.Watch("*", "*")
+					if w.Err() != nil {
+						return
+					}
+					st.Unwatch(w)
+					select {
+					case watching <- struct{}{}:
+					default:
+					}
+				}
+			})
+		}
+		<-watching
+		check(t, st.Close())
+		wg.Wait()
+	}
+}
+
+// A namespace may have the name of a group, which is deleted meanwhile.
+func TestDeleteGroupTakesNothingOfANamespace(t *testing.T) {
+	st, err := store.New(":memory:")
+	ok(t, err)
+	defer st.Close()
+	scoped, err := store.NewScoped(st, "a")
+	ok(t, err)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = st.Set("a", "k", "v")
+			_ = st.DeleteGroup("a") // which may conflict too often
+		}
+	})
+	for range 300 {
+		ok(t, scoped.Set("g", "k", "v"))
+		for range 3 {
+			same(t, true)(scoped.Exists("g", "k"))
+		}
+		ok(t, scoped.Delete("g", "k"))
+	}
+	close(stop)
+	wg.Wait()
 }

@@ -79,10 +79,8 @@ func kept(t *testing.T, command, got, want string) string {
 	if mask(got) == mask(want) {
 		return want
 	}
-	if !*update {
-		t.Errorf("%sprints\n%sand not\n%s(after changes that are meant: go test ./runtime/cmd/cairn -run 'Page|Scripts' -update)",
-			command, got, want)
-	}
+	errorIf(t, !*update,
+		"%sprints\n%sand not\n%s(after changes that are meant: go test ./runtime/cmd/cairn -run 'Page|Scripts' -update)", command, got, want)
 	return got
 }
 
@@ -135,9 +133,7 @@ func TestPageShowsWhatTheCommandsPrint(t *testing.T) {
 		now += kept(t, line, run(strings.TrimSuffix(command, "\n")), want)
 		commands++
 	}
-	if commands < 10 {
-		t.Fatalf("%d commands", commands)
-	}
+	fatalIf(t, commands < 10, "%d commands", commands)
 	if *update {
 		must(t, os.WriteFile(file, []byte(now), 0o644))
 	}
@@ -157,20 +153,14 @@ func TestPageDescribesEveryCommandAndFlag(t *testing.T) {
 		if cmd.Parent() == root {
 			want = "\n## " + want + "\n"
 		}
-		if !strings.Contains(page, want) {
-			t.Errorf("%q is not on the page", want)
-		}
+		errorIf(t, !strings.Contains(page, want), "%q is not on the page", want)
 		cmd.LocalNonPersistentFlags().VisitAll(add)
 	}
 	for name := range known {
-		if !documented[name] && name != "--help" {
-			t.Errorf("%s is not on the page", name)
-		}
+		errorIf(t, !documented[name] && name != "--help", "%s is not on the page", name)
 	}
 	for name := range documented {
-		if !known[name] {
-			t.Errorf("the page speaks of %s, which no command has", name)
-		}
+		errorIf(t, !known[name], "the page speaks of %s, which no command has", name)
 	}
 }
 
@@ -191,24 +181,19 @@ func TestMetricsPageListsWhatTheNodeExports(t *testing.T) {
 	}
 	page := readPage(t, metricsPage)
 	before, rest, ok := strings.Cut(page, header)
-	if !ok {
-		t.Fatal("the page has no table of metrics")
-	}
+	fatalIf(t, !ok, "the page has no table of metrics")
 	listed, after, _ := strings.Cut(rest, "\n\n")
 	if *update {
 		must(t, os.WriteFile(metricsPage, []byte(before+table+"\n"+after), 0o644))
 	} else if got := header + listed + "\n"; got != table {
 		for line := range strings.Lines(table + got) {
-			if strings.Contains(table, line) != strings.Contains(got, line) {
-				t.Errorf("exported and not on the page, or on the page and not exported: %s", line)
-			}
+			errorIf(t, strings.Contains(table, line) != strings.Contains(got, line),
+				"exported and not on the page, or on the page and not exported: %s", line)
 		}
 		t.Error("to write the page: go test ./runtime/cmd/cairn -run Page -update")
 	}
 	for _, m := range regexp.MustCompile("cairn_[a-z_]+").FindAllString(before, -1) {
-		if !strings.Contains(table, "`"+m+"`") {
-			t.Errorf("the page alarms on %s, which the node does not export", m)
-		}
+		errorIf(t, !strings.Contains(table, "`"+m+"`"), "the page alarms on %s, which the node does not export", m)
 	}
 }
 
@@ -216,9 +201,7 @@ func TestConfigurationOnThePageIsAccepted(t *testing.T) {
 	page := readPage(t, docsDir+"/operate/configure.md")
 	_, rest, _ := strings.Cut(page, "```toml\n")
 	config, _, ok := strings.Cut(rest, "```")
-	if !ok {
-		t.Fatal("the page shows no configuration")
-	}
+	fatalIf(t, !ok, "the page shows no configuration")
 	dir := t.TempDir()
 	token := filepath.Join(dir, "token")
 	must(t, os.WriteFile(token, []byte("secret\n"), 0o600))
@@ -228,7 +211,15 @@ func TestConfigurationOnThePageIsAccepted(t *testing.T) {
 	at(t, d.url, "actors", "--token=secret").want(t, 0, "", "")
 }
 
-var must = testutil.Must
+var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.FatalIf, testutil.ErrorIf
 
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
+
+// same makes the test fail unless got is want. where says of what.
+func same[T comparable](t testing.TB, got, want T, where ...any) {
+	if got != want {
+		t.Helper()
+		t.Error(append(where, fmt.Sprintf("got %v, want %v", got, want))...)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,13 +24,10 @@ func golden(t *testing.T, name, text string) {
 	must(t, err)
 	wants := strings.Split(string(want), "\n")
 	for i, line := range strings.Split(text, "\n") {
-		if i >= len(wants) || line != wants[i] {
-			t.Fatalf("line %d of %s is %q (after changes that are meant: go test ./runtime/cmd/cairn -run Golden -update)", i+1, file, line)
-		}
+		fatalIf(t, i >= len(wants) || line != wants[i],
+			"line %d of %s is %q (after changes that are meant: go test ./runtime/cmd/cairn -run Golden -update)", i+1, file, line)
 	}
-	if text != string(want) {
-		t.Fatalf("%s goes on", file)
-	}
+	fatalIf(t, text != string(want), "%s goes on", file)
 }
 
 // TestGoldenHelp holds the usage and the flags of all commands. The texts are those of help.md.
@@ -37,6 +35,7 @@ func TestGoldenHelp(t *testing.T) {
 	c := &cli{getenv: func(string) string { return "" }}
 	root := c.root()
 	var b strings.Builder
+	shown, flagName := map[string]bool{}, regexp.MustCompile(`--[a-z-]+`)
 	for _, cmd := range append([]*cobra.Command{root}, allCommands(root)...) {
 		section := "## " + cmd.CommandPath() + "\n\n" + cmd.Short + "\n\n" + cmd.Long + "\n"
 		if cmd.Example != "" {
@@ -55,13 +54,23 @@ func TestGoldenHelp(t *testing.T) {
 		}
 		text := strings.Replace(strings.Replace(out.String(), cmd.Long, "", 1), cmd.Example, "", 1)
 		text, _, _ = strings.Cut(text, "\nGlobal Flags:") // those of the root
-		fmt.Fprintf(&b, "=== %s", cmd.CommandPath())
+		mark, again := "=== ", ""
 		for line := range strings.Lines(text) {
-			if line != "\n" && line != "Usage:\n" && line != "Examples:\n" && line != "Flags:\n" {
-				b.WriteString("\n" + strings.TrimRight(line, "\n"))
+			switch flag := strings.Join(strings.Fields(line), " "); {
+			case slices.Contains([]string{"", "Usage:", "Examples:", "Flags:", "Available Commands:"}, flag) || strings.HasPrefix(line, "Use "):
+			case mark != "":
+				b.WriteString(mark + flag + "\n")
+				mark = ""
+			case flag[0] == '-' && shown[flag]: // of a command above
+				again += " " + flagName.FindString(flag)
+			default:
+				b.WriteString(line)
+				shown[flag] = true
 			}
 		}
-		b.WriteString("\n")
+		if again != "" {
+			b.WriteString("  as above:" + again + "\n")
+		}
 	}
 	golden(t, "help.txt", b.String())
 }
@@ -75,9 +84,8 @@ func TestGoldenCompletion(t *testing.T) {
 	s := newScene(t)
 	for _, args := range []string{"create cell/acme", "queue send cell/acme jobs 1", "stream append cell/acme log 1",
 		"schedule set cell/acme nightly --cron=@daily"} {
-		if r := s.run(strings.Fields(args), ""); r.status != 0 {
-			t.Fatalf("%s: %+v", args, r)
-		}
+		r := s.run(strings.Fields(args), "")
+		fatalIf(t, r.status != 0, "%s: %+v", args, r)
 	}
 	c := &cli{getenv: func(string) string { return "" }}
 	var b strings.Builder
@@ -85,7 +93,11 @@ func TestGoldenCompletion(t *testing.T) {
 		path := strings.Fields(cmd.CommandPath())[1:]
 		for _, args := range [][]string{{"cell/ac"}, {"cell/acme", ""}, {"cell/acme", "x", ""}} {
 			r := s.run(append(append([]string{"__complete"}, path...), args...), "")
-			if r.stdout != ":4\n" { // something other than "no names, and no files"
+			usual := ":4\n" // no names, and no files
+			if len(args) == 1 {
+				usual = "cell/acme\n:4\n"
+			}
+			if r.stdout != usual {
 				fmt.Fprintf(&b, "%s %q: %s\n", cmd.CommandPath(), args, strings.Join(strings.Fields(r.stdout), " "))
 			}
 		}

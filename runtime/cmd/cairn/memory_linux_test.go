@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -64,9 +65,7 @@ func TestNodeLivesWithinItsCgroup(t *testing.T) {
 	wg.Wait()
 	for _, k := range kinds {
 		t.Logf("%-12s %8d done %8d refused", k.name, k.done.Load(), k.refused.Load())
-		if k.done.Load() == 0 {
-			t.Errorf("no %s was done", k.name)
-		}
+		errorIf(t, k.done.Load() == 0, "no %s was done", k.name)
 	}
 	t.Logf("peak of the resident memory: %d MiB of %d; largest of the cgroup: %s", peak>>20, limit>>20, readFile(group+"/memory.max_usage_in_bytes"))
 	if res, err := http.Get(d.url + "/healthz"); err != nil || res.StatusCode != http.StatusOK {
@@ -196,4 +195,62 @@ func (l *memoryLoad) send(k *loadKind, path string, input map[string]any) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
+}
+
+// The memory of an import and an export does not grow with the store: of three times as many entries it takes less than two thirds of
+// what they are more.
+func TestStreamedEntriesTakeLittleMemory(t *testing.T) {
+	if os.Getenv("CAIRN_LONG") == "" {
+		t.Skip("writes 180 MB: `make soak` runs this, and TestEntriesAreStreamed is its short form")
+	}
+	const few, many, size = 15, 45, 1_000_000
+	less, more := streamed(t, few, size), streamed(t, many, size)
+	for i, verb := range []string{"import", "export", "export to SQLite"} {
+		t.Logf("%s: %d MiB for %d entries, %d MiB for %d", verb, less[i]>>20, few, more[i]>>20, many)
+		errorIf(t, more[i] > less[i]+(many-few)*size*2/3,
+			"%s: %d MiB of memory for %d entries, %d MiB for %d", verb, less[i]>>20, few, more[i]>>20, many)
+	}
+}
+
+// streamed imports entries of a size and exports them twice. It returns how much memory each took at most.
+func streamed(t *testing.T, entries, size int) (peaks []int64) {
+	d := serve(t, t.TempDir())
+	in, out := io.Pipe()
+	go func() {
+		value := strings.Repeat("x", size)
+		for i := range entries {
+			fmt.Fprintf(out, `{"key":[%d],"value":%q,"encoding":"text"}`+"\n", i, value)
+		}
+		out.Close()
+	}()
+	file := filepath.Join(t.TempDir(), "entries")
+	for _, args := range [][]string{{"import", "cell/a", "-"}, {"export", "cell/a", file}, {"export", "cell/a", file, "--sqlite", "--force"}} {
+		cmd := exec.Command(executable, append([]string{"--url=" + d.url, "kv"}, args...)...)
+		cmd.Env = append(os.Environ(), "GOGC=25") // what is not in use is given back
+		if args[0] == "import" {
+			cmd.Stdin = in
+		}
+		text, err := cmd.CombinedOutput()
+		must(t, err, args, "\n", text)
+		peaks = append(peaks, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss<<10)
+		if info, err := os.Stat(file); args[0] == "export" && (err != nil || info.Size() < int64(entries*size)) {
+			t.Errorf("%s: %v, %v", args, info, err)
+		}
+	}
+	return peaks
+}
+
+// reserve returns an address on which nothing listens, and which the system gives to nothing that asks for any free port: a
+// node that is started there again finds it free. It is bound for as long as the test runs, in a way that does not keep a
+// listener away.
+func reserve(t *testing.T) string {
+	t.Helper()
+	s, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	must(t, err)
+	t.Cleanup(func() { syscall.Close(s) })
+	must(t, syscall.SetsockoptInt(s, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1))
+	must(t, syscall.Bind(s, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	name, err := syscall.Getsockname(s)
+	must(t, err)
+	return fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
 }

@@ -133,7 +133,6 @@ func TestTheShellOnATerminal(t *testing.T) {
 	shell.play("", prompt)
 	must(t, shell.cmd.Process.Signal(syscall.SIGTERM))
 	must(t, shell.cmd.Wait())
-	if after, err := term.GetState(int(device.Fd())); err != nil || *after != *before {
-		t.Errorf("the terminal is left in another state: %v", err)
-	}
+	after, err := term.GetState(int(device.Fd()))
+	errorIf(t, err != nil || *after != *before, "the terminal is left in another state: %v", err)
 }

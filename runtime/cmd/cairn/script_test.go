@@ -31,9 +31,7 @@ import (
 // `go test -run Scripts ./runtime/cmd/cairn -update` writes the results anew.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/scripts/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
+	fatalIf(t, err != nil || len(files) == 0, "%v %v", files, err)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			text, err := os.ReadFile(file)
@@ -124,6 +122,18 @@ func (s *scene) line(mark string, w []string, stdin string) string {
 		job, args := make(chan result, 1), w[3:]
 		s.jobs[w[1]] = job
 		go func() { job <- s.run(args, stdin) }()
+	case "ok": // ok cairn ...: a command that succeeds
+		if r := s.run(w[2:], stdin); r.status != 0 {
+			return s.show(r)
+		}
+	case "create": // create ADDRESS ...: actors
+		for _, address := range w[1:] {
+			args := []string{"create", address}
+			if strings.HasPrefix(address, "room/") {
+				args = append(args, "create", "1")
+			}
+			s.run(args, "").want(s.t, 0, "", "created "+address)
+		}
 	case "sorted": // sorted cairn ...: a command that prints lines in any order
 		s.last = s.run(w[2:], stdin)
 		lines := strings.SplitAfter(s.last.stdout, "\n")
@@ -132,6 +142,11 @@ func (s *scene) line(mark string, w []string, stdin string) string {
 		return s.show(s.last)
 	case "local": // local cairn ...: a command that is not told where the node is
 		return s.show(runCommand(s.t, stdin, nil, w[2:]...))
+	case "configured": // configured KEY = VALUE: a node with this configuration, or that of the standard input
+		dir := s.vars[len(s.vars)-1]
+		file := filepath.Join(dir, "cairn.toml")
+		check(s.t, os.WriteFile(file, []byte(stdin+strings.Join(w[1:], " ")), 0o600))
+		return s.show(runCommand(s.t, "", nil, "serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"), "--config", file))
 	case "join":
 		return s.show(<-s.jobs[w[1]])
 	case "let": // let NAME REGEXP: its group in what the last command printed
@@ -141,9 +156,7 @@ func (s *scene) line(mark string, w []string, stdin string) string {
 		}
 		s.vars = append([]string{"$" + w[1], found[1]}, s.vars...)
 	case "file": // file NAME, with the lines of the standard input
-		if err := os.WriteFile(w[1], []byte(stdin), 0o600); err != nil {
-			s.t.Error(err)
-		}
+		check(s.t, os.WriteFile(w[1], []byte(stdin), 0o600))
 	case "files":
 		return s.files()
 	case "stop":
@@ -191,9 +204,7 @@ func (s *scene) line(mark string, w []string, stdin string) string {
 
 func (s *scene) number(text string) int {
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		s.t.Error(err)
-	}
+	check(s.t, err)
 	return n
 }
 
@@ -211,14 +222,54 @@ func (s *scene) show(r result) string {
 	if out != "" && !strings.HasSuffix(out, "\n") {
 		out += "\n"
 	}
-	for line := range strings.Lines(r.stderr) {
-		out += "! " + line
+	mark, status := "! ", 0
+	if failed.MatchString(r.stderr) {
+		status = 1
 	}
-	if r.status != 0 {
+	if r.status == exitUsage && status > 0 {
+		mark, status = "? ", exitUsage
+	}
+	for line := range strings.Lines(withoutEnd(r)) {
+		out += mark + line
+	}
+	if r.status != status {
 		out += fmt.Sprintf("exit %d\n", r.status)
 	}
 	out = strings.ReplaceAll(out, "\n\n", "\n.\n") // an empty line ends a result
 	return strings.NewReplacer(s.data, "$DATA", s.vars[len(s.vars)-1], "$DIR").Replace(out)
+}
+
+// failed is how an error begins, errorCode one of the node, errorPage how that ends, and directive what completion says of its last line.
+var (
+	failed    = regexp.MustCompile(`(?m)^(error: |{"error":)`)
+	errorCode = regexp.MustCompile(`(?m)^error: ([a-z_]+): `)
+	errorPage = regexp.MustCompile(`  see docs/errors/(\w+)\.md\n$`)
+	directive = regexp.MustCompile(`Completion ended with directive: .*\n`)
+)
+
+// withoutEnd returns the standard error without what each error ends with: the usage and the help of its command, and the page of its
+// code, and without an actor that is named twice. It says so if one of them is missing.
+func withoutEnd(r result) string {
+	text, end := directive.ReplaceAllString(r.stderr, ""), ""
+	code := errorCode.FindStringSubmatch(text)
+	if page := errorPage.FindStringSubmatch(text); page != nil && strings.Contains(text, page[1]+": ") {
+		text = strings.TrimSuffix(text, page[0])
+		if _, actor, ok := strings.Cut(text, "there is no actor "); ok {
+			name, _, _ := strings.Cut(actor, "\n")
+			text = strings.Replace(text, "\n  actor: "+name+"\n", "\n", 1)
+		}
+	} else if code != nil && host.Code(code[1]).Known() {
+		text += "without its page\n"
+	}
+	if r.status == exitUsage && !strings.HasPrefix(text, "{") {
+		cmd, _, _ := newCLI(nil, nil, nil).root().Find(r.args)
+		end = fmt.Sprintf("usage: %s\nhelp:  %s --help\n", cmd.UseLine(), cmd.CommandPath())
+	}
+	rest, ok := strings.CutSuffix(text, end)
+	if !ok {
+		rest += "without its usage\n"
+	}
+	return rest
 }
 
 func (s *scene) files() string {
@@ -228,9 +279,7 @@ func (s *scene) files() string {
 		info, _ := e.Info()
 		fmt.Fprintln(&out, e.Name(), info.Mode())
 	}
-	if err != nil {
-		s.t.Error(err)
-	}
+	check(s.t, err)
 	return out.String()
 }
 
@@ -257,9 +306,7 @@ func (s *scene) stop() {
 	}
 	s.server.CloseClientConnections()
 	s.server.Close()
-	if err := s.node.Close(); err != nil {
-		s.t.Error(err)
-	}
+	check(s.t, s.node.Close())
 	s.node = nil
 }
 

@@ -19,9 +19,9 @@ func TestWorkKeepsTheEndOfWhatACommandSays(t *testing.T) {
 	s.run(strings.Fields("queue send cell/acme mail 1"), "")
 	at(t, s.server.URL, "queue", "work", "cell/acme", "mail", "--drain", "--", "sh", "-c", `i=0; while [ $i -lt 2000 ]; do echo "line ü $i" >&2; i=$((i+1)); done; exit 1`)
 	all := documents[host.ListedMessage](t, s.run(strings.Fields("queue peek cell/acme mail --json"), "").stdout)
-	if got := all[0].Error; len(got) > 1024 || !strings.HasSuffix(got, "line ü 1999") || !strings.HasPrefix(got, "exit status 1: ") {
-		t.Errorf("%d bytes: %q", len(got), got)
-	}
+	got := all[0].Error
+	errorIf(t, len(got) > 1024 || !strings.HasSuffix(got, "line ü 1999") || !strings.HasPrefix(got, "exit status 1: "),
+		"%d bytes: %q", len(got), got)
 }
 
 // TestWorkDrainsWhenInterrupted runs the command as a process, with commands of its own, and interrupts it.
@@ -35,14 +35,10 @@ func TestWorkDrainsWhenInterrupted(t *testing.T) {
 			"sh", "-c", `echo started; while [ ! -e "$0" ]; do sleep 0.02; done`, release)
 		work.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		stdout, err := work.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var stderr strings.Builder
 		work.Stderr = &stderr
-		if err := work.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, work.Start())
 		lines := bufio.NewScanner(stdout)
 		for range 2 {
 			if !lines.Scan() {
@@ -50,21 +46,13 @@ func TestWorkDrainsWhenInterrupted(t *testing.T) {
 			}
 		}
 		// As a terminal does it: to the whole process group.
-		if err := syscall.Kill(-work.Process.Pid, signal); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(release, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Kill(-work.Process.Pid, signal))
+		must(t, os.WriteFile(release, nil, 0o600))
 		for lines.Scan() {
 			t.Errorf("more output: %s", lines.Text())
 		}
-		if err := work.Wait(); err != nil {
-			t.Errorf("%v: %v %s", signal, err, &stderr)
-		}
+		check(t, work.Wait(), signal, &stderr)
 		all := documents[host.QueueStats](t, s.run(strings.Fields("queue stats cell/acme mail --json"), "").stdout)
-		if len(all) != 1 || all[0].Done != 2 || stderr.String() != "2 messages done, 0 failed\n" {
-			t.Errorf("%+v, %s", all, &stderr)
-		}
+		errorIf(t, len(all) != 1 || all[0].Done != 2 || stderr.String() != "2 messages done, 0 failed\n", "%+v, %s", all, &stderr)
 	}
 }

@@ -79,9 +79,7 @@ func BenchmarkHTTPCall(b *testing.B) {
 	}
 	node := new(hall)
 	path := "/actors/room/acme/-/call/add"
-	b.Run("gateway", func(b *testing.B) {
-		drive(b, newGateway(b, setup{Node: node, LoopbackOnly: true}), request(path))
-	})
+	b.Run("gateway", func(b *testing.B) { drive(b, newGateway(b, setup{Node: node, LoopbackOnly: true}), request(path)) })
 	b.Run("gateway token", func(b *testing.B) {
 		g := newGateway(b, setup{Node: node, Token: "0123456789abcdef"})
 		drive(b, g, strings.Replace(request(path), "Host", "Authorization: Bearer 0123456789abcdef\r\nHost", 1))

@@ -187,7 +187,7 @@ func (fakeRuns) CountRuns(context.Context) (host.RunCounts, error) {
 	return host.RunCounts{Counts: []host.RunCount{{Type: "shop", State: wfhost.StateFailed, Count: 3}}, Uncertain: []host.Address{{Type: "shop", Key: []string{"a"}}}}, nil
 }
 
-var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
+var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.FatalIf, testutil.ErrorIf
 
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }

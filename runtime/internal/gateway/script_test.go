@@ -123,7 +123,21 @@ func (s *scene) play(input string) string {
 		c.conn.Close()
 		c.read()
 	}
-	return s.out.String()
+	return counted(strings.Split(s.out.String(), "\n"))
+}
+
+// counted says lines that are the same and follow each other once, with their number.
+func counted(lines []string) (out string) {
+	for i, n := 0, 1; i < len(lines)-1; i, n = i+n, 1 {
+		for lines[i+n] == lines[i] {
+			n++
+		}
+		if n > 1 {
+			out += fmt.Sprint(n, " times ")
+		}
+		out += lines[i] + "\n"
+	}
+	return out
 }
 
 // read ends a pause of reading.
@@ -427,9 +441,7 @@ func (s *scene) command(line string) string {
 		fatalIf(s.t, err != nil, "%v %v", s.at, err)
 		time.Sleep(d)
 	case w[0] == "shutdown":
-		go func() {
-			s.note(fmt.Sprint("shut down: ", s.g.front.Close()))
-		}()
+		go func() { s.note(fmt.Sprint("shut down: ", s.g.front.Close())) }()
 	case w[0] == "open": // responses that last, and memory in use
 		return fmt.Sprintf("%d open, %d bytes", s.g.front.Open(), s.g.front.Memory.Used())
 	case w[0] == "metrics":

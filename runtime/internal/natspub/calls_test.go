@@ -70,9 +70,7 @@ func request(t *testing.T, nc *nats.Conn, subject, body string, headers ...strin
 		m.Header[headers[i]] = []string{headers[i+1]}
 	}
 	reply, err := nc.RequestMsg(m, patience)
-	if err != nil {
-		t.Fatalf("%s: %v", subject, err)
-	}
+	must(t, err, subject)
 	return reply, reply.Header.Get(micro.ErrorCodeHeader)
 }
 
@@ -119,9 +117,7 @@ func TestCallsRunConcurrentlyUpToTheLimitAndAreRefusedBeyond(t *testing.T) {
 	for range limit {
 		<-entered
 	}
-	if got := r.calls.inFlight.Load(); got != limit {
-		t.Errorf("%d in flight", got)
-	}
+	same(t, r.calls.inFlight.Load(), limit, "in flight")
 	if m, code := request(t, nc, callSubject+"delays.b", ""); code != "overloaded" || m.Header.Get(HeaderRetryable) != "true" {
 		t.Errorf("headers %v", m.Header)
 	}
@@ -151,13 +147,11 @@ func TestTheServiceIsListedWithItsStatistics(t *testing.T) {
 	if m, _ := request(t, bare.srv.client(), "$SRV.INFO", ""); !strings.Contains(string(m.Data), `"endpoints":[]`) {
 		t.Errorf("a service without methods: %s", m.Data)
 	}
-	if info.Name != "cairn" || info.Version != "1.2.3" || info.Metadata["namespace"] != "default" || len(info.Endpoints) != 2 {
-		t.Fatalf("info %+v", info)
-	}
+	fatalIf(t, info.Name != "cairn" || info.Version != "1.2.3" || info.Metadata["namespace"] != "default" || len(info.Endpoints) != 2,
+		"info %+v", info)
 	for _, e := range info.Endpoints {
-		if e.Subject != callSubject+e.Metadata["method"]+".>" || e.Name != "airport-"+e.Metadata["method"] || e.Metadata["type"] != "airport" {
-			t.Errorf("endpoint %+v", e)
-		}
+		errorIf(t, e.Subject != callSubject+e.Metadata["method"]+".>" || e.Name != "airport-"+e.Metadata["method"] || e.Metadata["type"] != "airport",
+			"endpoint %+v", e)
 	}
 	eventually(t, "statistics", func() bool {
 		var stats micro.Stats
@@ -201,9 +195,8 @@ func TestCloseAnswersCallsInFlightFirst(t *testing.T) {
 	default:
 	}
 	close(release)
-	if m := r.next(); string(m.Data) != "done" {
-		t.Errorf("reply %q, headers %v", m.Data, m.Header)
-	}
+	m := r.next()
+	errorIf(t, string(m.Data) != "done", "reply %q, headers %v", m.Data, m.Header)
 	<-closed
 }
 
@@ -228,9 +221,7 @@ func TestCloseGivesUpAndCancelsCallsWhenItsContextEnds(t *testing.T) {
 	if err := shut(r.Publisher, 50*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Close: %v", err)
 	}
-	if got := r.next().Header.Get(micro.ErrorCodeHeader); got != "canceled" {
-		t.Errorf("code %q", got)
-	}
+	same(t, r.next().Header.Get(micro.ErrorCodeHeader), "canceled", "code")
 	r.wantRows(1)
 }
 
@@ -247,9 +238,7 @@ func TestCallsAreServedOnceThereIsAServerAndAfterItRestarts(t *testing.T) {
 	}
 	srv.stop()
 	p := begin(t, Options{Outbox: newOutbox(t), Dial: URL(url)})
-	if err := p.Serve(fakeNode{call: one}, airport); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Serve(fakeNode{call: one}, airport))
 	if err := p.Serve(fakeNode{}, airport); !errors.Is(err, ErrServing) {
 		t.Errorf("second Serve: %v", err)
 	}

@@ -249,9 +249,7 @@ func shut(p *Publisher, within time.Duration) error {
 // end closes a publisher, which must take no more than the tests' patience.
 func end(t testing.TB, p *Publisher) {
 	t.Helper()
-	if err := shut(p, patience); err != nil {
-		t.Errorf("Close: %v", err)
-	}
+	check(t, shut(p, patience), "Close")
 }
 
 // kill ends a publisher without letting it finish anything.
@@ -397,9 +395,7 @@ func value(t testing.TB, c prometheus.Collector, label string) float64 {
 // wantValue checks a metric.
 func wantValue(t testing.TB, c prometheus.Collector, label string, want float64) {
 	t.Helper()
-	if got := value(t, c, label); got != want {
-		t.Errorf("counted %v, want %v", got, want)
-	}
+	same(t, value(t, c, label), want, "counted")
 }
 
 // checkOrder checks that the messages of each actor are those of versions 1 to n, each once and in order.
@@ -408,18 +404,15 @@ func checkOrder(t testing.TB, ids []string, actors, n int) {
 	next := map[string]int{}
 	for _, id := range ids {
 		parts := strings.Split(id, "/")
-		if len(parts) != 4 || parts[3] != "986000000123" {
-			t.Fatalf("message id %q", id)
-		}
+		fatalIf(t, len(parts) != 4 || parts[3] != "986000000123", "message id %q", id)
 		next[parts[0]]++
 		if want := fmt.Sprint(next[parts[0]]); parts[1] != want {
 			t.Fatalf("actor %s: version %s where %s was due", parts[0], parts[1], want)
 		}
 	}
 	for a := range actors {
-		if id := actorID(a).String(); next[id] != n {
-			t.Errorf("actor %s: %d of %d versions", id, next[id], n)
-		}
+		id := actorID(a).String()
+		errorIf(t, next[id] != n, "actor %s: %d of %d versions", id, next[id], n)
 	}
 }
 
@@ -434,7 +427,24 @@ func ours() (n int) {
 	return n
 }
 
-var must = testutil.Must
+var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.FatalIf, testutil.ErrorIf
 
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
+
+// same makes the test fail unless got is want. where says of what.
+func same[T comparable](t testing.TB, got, want T, where ...any) {
+	if got != want {
+		t.Helper()
+		t.Error(append(where, fmt.Sprintf("got %v, want %v", got, want))...)
+	}
+}
+
+// gives is same for the result of a call that must succeed.
+func gives[T comparable](t testing.TB, want T, where ...any) func(got T, err error) {
+	return func(got T, err error) {
+		t.Helper()
+		check(t, err, where...)
+		same(t, got, want, where...)
+	}
+}

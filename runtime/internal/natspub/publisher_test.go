@@ -1,20 +1,27 @@
 package natspub
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/localnats"
 )
 
 var allEvents = jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"cairn.*.event.>"}, Storage: jetstream.FileStorage, Duplicates: time.Hour}
@@ -103,9 +110,8 @@ func TestOrderHoldsAndNothingIsLostWhileConnectionsBreak(t *testing.T) {
 		r.box.awaitEmpty(t)
 		srv.awaitStored("EVENTS", actors*versions)
 		checkOrder(t, storedIDs(srv, "EVENTS"), actors, versions)
-		if got := value(t, r.metrics.connects, ""); got < 4 {
-			t.Errorf("only %v connections", got)
-		}
+		got := value(t, r.metrics.connects, "")
+		errorIf(t, got < 4, "only %v connections", got)
 	})
 }
 
@@ -141,9 +147,8 @@ func TestAConnectionGivenIsThePatternForOthers(t *testing.T) {
 	r := publishing(t, Options{Conn: nc, Root: "acme.actors"})
 	r.sub = subscribe(t, nc, "acme.actors.>")
 	r.commit(1, 1, 1, false)
-	if m := r.next(); m.Subject != "acme.actors.default.event.airport.moved.A0" {
-		t.Errorf("subject %q", m.Subject)
-	}
+	m := r.next()
+	errorIf(t, m.Subject != "acme.actors.default.event.airport.moved.A0", "subject %q", m.Subject)
 }
 
 func TestARowNotYetReadableIsWaitedFor(t *testing.T) {
@@ -155,9 +160,8 @@ func TestARowNotYetReadableIsWaitedFor(t *testing.T) {
 	two, three := box.insert(second), box.insert(third)
 	r.Committed(one, first)
 	r.Committed(three, third) // the commit of row 2 is not durable yet
-	if m := r.next(); !strings.HasSuffix(m.Subject, "A0") {
-		t.Fatalf("got %q", m.Subject)
-	}
+	m := r.next()
+	fatalIf(t, !strings.HasSuffix(m.Subject, "A0"), "got %q", m.Subject)
 	box.last.Store(0)
 	r.Committed(two, second)
 	if a, b := r.next().Subject, r.next().Subject; !strings.HasSuffix(a, "A2") || !strings.HasSuffix(b, "A1") {
@@ -194,9 +198,7 @@ func TestCommittedDoesNotWaitForAServerThatHangs(t *testing.T) {
 	if rows, _ := box.OutboxSize(); rows != 1000 {
 		t.Errorf("%d rows", rows)
 	}
-	if value(t, p.metrics.dropped, dropMemoryFull) == 0 {
-		t.Error("no life change was dropped, although the memory was full")
-	}
+	errorIf(t, value(t, p.metrics.dropped, dropMemoryFull) == 0, "no life change was dropped, although the memory was full")
 }
 
 func TestARecordThatDoesNotDecodeIsKeptAndPassedOver(t *testing.T) {
@@ -204,9 +206,7 @@ func TestARecordThatDoesNotDecodeIsKeptAndPassedOver(t *testing.T) {
 	box.insertRecord(emitted(0, 1, false, "moved"), []byte{0xFF, 1, 2, 3})
 	box.insert(emitted(0, 2, false, "moved"))
 	r := publishing(t, Options{Outbox: box})
-	if v := versionOf(t, r.next()); v != 2 {
-		t.Errorf("got version %d", v)
-	}
+	same(t, versionOf(t, r.next()), 2, "got version")
 	box.await(t, "not kept", func(rows int) bool { return rows == 1 })
 	wantValue(t, r.metrics.dropped, dropInvalid, 1)
 }
@@ -223,9 +223,8 @@ func TestCloseDrainsAndLeavesNoGoroutine(t *testing.T) {
 		end(t, r.Publisher)
 		r.wantRows(0)
 		end(t, r.Publisher) // again
-		if families, err := registry.Gather(); err != nil || len(families) != 0 {
-			t.Errorf("metrics still registered: %v, %v", families, err)
-		}
+		families, err := registry.Gather()
+		errorIf(t, err != nil || len(families) != 0, "metrics still registered: %v, %v", families, err)
 		eventually(t, "no goroutine is left", func() bool { return ours() <= before })
 	})
 }
@@ -244,20 +243,14 @@ func TestCloseDoesNotWaitForAServerThatIsAway(t *testing.T) {
 		took = time.Since(began)
 		r.wantRows(1)
 	}
-	if took >= flushTimeout {
-		t.Errorf("took %v", took)
-	}
+	errorIf(t, took >= flushTimeout, "took %v", took)
 }
 
 func TestOptionsAreValidated(t *testing.T) {
 	_, err := Start(t.Context(), Options{Root: "a..b", MaxCalls: -1})
-	if err == nil {
-		t.Fatal("no error")
-	}
+	fatalIf(t, err == nil, "no error")
 	for _, part := range []string{"Outbox", "Conn", "root", "MaxCalls"} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q is not in %v", part, err)
-		}
+		errorIf(t, !strings.Contains(err.Error(), part), "%q is not in %v", part, err)
 	}
 	registry := prometheus.NewRegistry()
 	begin(t, Options{Outbox: newOutbox(t), Dial: away, Registerer: registry})
@@ -274,12 +267,8 @@ func TestLastRowIsFoundInFewReads(t *testing.T) {
 		if len(seqs) > 0 {
 			want = slices.Max(seqs)
 		}
-		if err != nil || got != want {
-			t.Errorf("%v: last row %d, %v", seqs, got, err)
-		}
-		if reads.n > 200 {
-			t.Errorf("%v: %d reads", seqs, reads.n)
-		}
+		errorIf(t, err != nil || got != want, "%v: last row %d, %v", seqs, got, err)
+		errorIf(t, reads.n > 200, "%v: %d reads", seqs, reads.n)
 	}
 }
 
@@ -309,5 +298,224 @@ func TestLifeChangesAreToldApart(t *testing.T) {
 	m := r.next()
 	if m.Subject != "cairn.default.life.airport.slept.A3" || m.Header.Get(nats.MsgIdHdr) != actorID(3).String()+"/9/slept-986000000123-1" || len(m.Data) == 0 {
 		t.Errorf("subject %q, headers %v, data %q", m.Subject, m.Header, m.Data)
+	}
+}
+
+// In a synctest bubble the client library must not be asked to flush or wait with a timeout of its own: it keeps timers
+// in a pool that outlives the bubble. The publisher passes contexts instead, which is what this test relies on.
+func TestServerAndPublisherRunInABubbleWithVirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := localnats.Start(localnats.Options{})
+		must(t, err)
+		defer s.Close()
+		got := make(chan *nats.Msg, 16)
+		nc, err := s.Connect(nats.NoReconnect())
+		must(t, err)
+		defer nc.Close()
+		must(t, errOf(nc.ChanSubscribe("cairn.>", got)))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		must(t, nc.FlushWithContext(ctx))
+
+		var away atomic.Bool
+		away.Store(true)
+		began := time.Now()
+		var attempts atomic.Int32
+		box := newOutbox(t)
+		p, err := Start(t.Context(), Options{Outbox: box, Dial: func(opts ...nats.Option) (*nats.Conn, error) {
+			attempts.Add(1)
+			if away.Load() {
+				return nil, errors.New("away")
+			}
+			return s.Connect(opts...)
+		}})
+		must(t, err)
+		set := emitted(0, 1, true, "moved")
+		set.TimeMS = time.Now().UnixMilli()
+		box.commit(p, set)
+		time.Sleep(time.Minute) // virtual
+		lag := p.Lag()
+		errorIf(t, lag < 59*time.Second || lag > 61*time.Second, "lag %v after a minute away", lag)
+		n := attempts.Load()
+		errorIf(t, n < 20 || n > 200, "%d attempts to connect in a minute", n)
+		away.Store(false)
+		m := <-got
+		took := time.Since(began)
+		errorIf(t, took < time.Minute || took > time.Minute+maxConnectPause+time.Second, "published after %v", took)
+		errorIf(t, m.Subject != "cairn.default.event.airport.moved.A0", "subject %q", m.Subject)
+		check(t, p.Close(t.Context()), "Close")
+		if rows, _ := box.OutboxSize(); rows != 0 {
+			t.Errorf("%d rows", rows)
+		}
+	})
+}
+
+// The grant of docs/nats.md is enough to publish and to answer calls.
+func TestTheGrantOfTheGuideIsEnough(t *testing.T) {
+	grant := func(subjects ...string) *server.SubjectPermission { return &server.SubjectPermission{Allow: subjects} }
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true, JetStream: true, StoreDir: t.TempDir(), Users: []*server.User{
+		{Username: "admin", Password: "a"},
+		{Username: "node", Password: "n", Permissions: &server.Permissions{
+			Publish:   grant("cairn.*.event.>", "cairn.*.change.>", "cairn.*.life.>", "cairn.*.audit.>", "_INBOX.>", "$JS.API.STREAM.NAMES"),
+			Subscribe: grant("cairn.*.call.>", "$SRV.>", "_INBOX.>"),
+		}},
+	}})
+	must(t, err)
+	s.Start()
+	defer s.WaitForShutdown()
+	defer s.Shutdown()
+	fatalIf(t, !s.ReadyForConnections(patience), "the server does not start")
+	admin, err := nats.Connect(s.ClientURL(), nats.UserInfo("admin", "a"))
+	must(t, err)
+	defer admin.Close()
+	js, err := jetstream.New(admin)
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	must(t, errOf(js.CreateStream(ctx, allEvents)))
+	box := newOutbox(t)
+	p := begin(t, Options{
+		Outbox: box, JetStream: true, Dial: URL(s.ClientURL(), nats.UserInfo("node", "n")), Endpoints: airport,
+		Node: fakeNode{call: func(context.Context, *host.Request) (host.Reply, error) { return host.Reply{Output: []byte("1")}, nil }},
+	})
+	must(t, p.calls.nc.FlushTimeout(patience))
+	if reply, code := request(t, admin, callSubject+"delays.ORD", "{}"); code != "" || string(reply.Data) != "1" {
+		t.Errorf("a call: %s %s", code, reply.Data)
+	}
+	box.commit(p, emitted(0, 1, true, "opened"))
+	box.commit(p, changed(0, 2)) // which no stream covers
+	box.awaitEmpty(t)
+	stream, err := js.Stream(ctx, allEvents.Name)
+	must(t, err)
+	info, err := stream.Info(ctx)
+	errorIf(t, err != nil || info.State.Msgs != 1, "%+v %v", info, err)
+	same(t, value(t, p.metrics.errors, ""), 0, "errors that the server reports")
+}
+
+func TestOldestBestEffortRowsAreDroppedWhenTheOutboxIsFull(t *testing.T) {
+	for _, memory := range []int{4, 1000} {
+		t.Run(fmt.Sprintf("memory=%d", memory), func(t *testing.T) {
+			r := publishing(t, Options{MaxOutboxRows: 100, MemoryRows: memory}, jetstream.StreamConfig{Name: "ALL", Subjects: []string{"cairn.>"}})
+			r.srv.stop()
+			for v := 1; v <= 95; v++ {
+				if v%10 == 0 {
+					r.commit(1, v, v, true)
+				} else {
+					r.change(0, v, v)
+				}
+			}
+			wantValue(t, r.metrics.dropped, dropOutboxFull, 0)
+			r.change(0, 96, 100)
+			r.box.await(t, "nothing dropped", func(rows int) bool { return rows < 90 })
+			check(t, r.Refuse(), "refused although rows could be dropped")
+			eventually(t, "counted", func() bool { return value(t, r.metrics.dropped, dropOutboxFull) == 11 })
+			r.srv.start()
+			r.box.awaitEmpty(t)
+			r.srv.awaitStored("ALL", 89)
+			// Versions 1 to 12 are gone, except for the durable event of version 10.
+			ids := storedIDs(r.srv, "ALL")
+			for i, want := range map[int]string{0: "/10/0/", 1: "/13/0/", 88: "/100/0/"} {
+				errorIf(t, len(ids) != 89 || !strings.Contains(ids[i], want), "published %d: %d is %s", len(ids), i, ids[i])
+			}
+		})
+	}
+}
+
+func TestDurableEventsAreRefusedWhenNothingCanBeDropped(t *testing.T) {
+	r := publishing(t, Options{MaxOutboxRows: 20})
+	r.srv.stop()
+	for v := 1; v <= 20; v++ {
+		must(t, r.Refuse(), "version", v, "refused")
+		r.commit(1, v, v, true)
+	}
+	eventually(t, "refused", func() bool { return r.Refuse() != nil })
+	err := r.Refuse()
+	var e *host.Error
+	errorIf(t, !errors.As(err, &e) || e.Code != host.Unavailable || !e.Retryable || e.Metadata["outbox_rows"] != "20",
+		"Refuse() = %#v", err)
+	got := value(t, r.metrics.refused, "")
+	errorIf(t, got < 2, "counted %v", got)
+	// Best-effort changes go on meanwhile and take turns in what room there is.
+	r.change(1, 1, 1)
+	r.box.await(t, "not dropped", func(rows int) bool { return rows == 20 })
+	r.srv.start()
+	r.box.awaitEmpty(t)
+	check(t, r.Refuse(), "still refused")
+}
+
+// stalled is an outbox whose deletions hang until released.
+type stalled struct {
+	*outbox
+	entered, release chan struct{}
+	once             sync.Once
+}
+
+func (s *stalled) AckOutbox(seqs []uint64) error {
+	s.once.Do(func() {
+		close(s.entered)
+		<-s.release
+	})
+	return s.outbox.AckOutbox(seqs)
+}
+
+func TestTheLimitHoldsEvenIfDroppingLagsBehind(t *testing.T) {
+	s := &stalled{outbox: newOutbox(t), entered: make(chan struct{}), release: make(chan struct{})}
+	r := &rig{t: t, box: s.outbox, Publisher: begin(t, Options{Outbox: s, MaxOutboxRows: 20, Dial: away})}
+	r.change(0, 1, 20)
+	<-s.entered // the loop is dropping, and slow
+	for v := 21; v <= 24; v++ {
+		must(t, r.Refuse(), "refused at", v-1, "rows, although the loop is at work")
+		r.commit(1, v, v, true)
+	}
+	r.commit(1, 25, 25, true)
+	errorIf(t, r.Refuse() == nil, "not refused a quarter over the limit")
+	close(s.release)
+	r.box.await(t, "not dropped", func(rows int) bool { return rows < 20 })
+}
+
+func TestALargePayloadIsLeftOutAndDoesNotStopTheOthers(t *testing.T) {
+	r := publishing(t, Options{})
+	huge := emitted(0, 2, true, "moved")
+	huge.Changes[0].Data = []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
+	r.commit(1, 1, 1, false)
+	r.box.commit(r.Publisher, huge)
+	r.commit(1, 3, 3, false)
+	r.next()
+	m := r.next()
+	errorIf(t, len(m.Data) != 0 || m.Header.Get(HeaderOmitted) != "too_large" || m.Header.Get(HeaderSize) != fmt.Sprint(1<<20+2),
+		"%d bytes, headers %v", len(m.Data), m.Header)
+	if m := r.next(); m.Header.Get(HeaderOmitted) != "" || string(m.Data) != `{"v":3}` {
+		t.Errorf("the message after it: %q, headers %v", m.Data, m.Header)
+	}
+	r.box.awaitEmpty(t)
+	wantValue(t, r.metrics.omitted, "", 1)
+}
+
+// A server may take shorter control lines than others, which is learned from its refusal.
+func TestASubjectTooLongIsDroppedAndDoesNotStopTheOthers(t *testing.T) {
+	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, MaxControlLine: 512})
+	must(t, err)
+	ns.Start()
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	fatalIf(t, !ns.ReadyForConnections(patience), "not ready")
+	for _, c := range []struct {
+		part string
+		dial Dial
+	}{{strings.Repeat(".", 2000), nil}, {strings.Repeat("k", 1000), URL(ns.ClientURL())}} {
+		r := publishing(t, Options{Dial: c.dial})
+		if c.dial != nil {
+			nc, err := c.dial()
+			must(t, err)
+			defer nc.Close()
+			r.sub = subscribe(t, nc, "cairn.>")
+		}
+		long := emitted(0, 1, true, "moved")
+		long.Identity.Key = []string{c.part}
+		r.box.commit(r.Publisher, long)
+		r.commit(1, 2, 2, false)
+		m := r.next()
+		errorIf(t, m.Subject != "cairn.default.event.airport.moved.A0", "got %q", m.Subject)
+		r.box.awaitEmpty(t)
+		wantValue(t, r.metrics.dropped, dropSubject, 1)
 	}
 }

@@ -36,9 +36,7 @@ func TestTheQueueKeepsOrderAndLosesNoRow(t *testing.T) {
 				i := rng.IntN(min(len(pending), 3))
 				s := pending[i]
 				pending = slices.Delete(pending, i, i+1)
-				if !q.push(newRecord(s, emitted(0, 1, false, "e"))) {
-					t.Fatal("a row was dropped")
-				}
+				fatalIf(t, !q.push(newRecord(s, emitted(0, 1, false, "e"))), "a row was dropped")
 				want = append(want, s)
 			case 3:
 				drain(1 + rng.IntN(4))
@@ -61,13 +59,9 @@ func TestTheQueueKeepsOrderAndLosesNoRow(t *testing.T) {
 		for len(got) < len(want) {
 			before := len(got)
 			drain(10)
-			if len(got) == before {
-				t.Fatalf("seed %d: nothing comes, %d of %d", seed, len(got), len(want))
-			}
+			fatalIf(t, len(got) == before, "seed %d: nothing comes, %d of %d", seed, len(got), len(want))
 		}
-		if !slices.Equal(got, want) {
-			t.Fatalf("seed %d:\ngot  %v\nwant %v", seed, got, want)
-		}
+		fatalIf(t, !slices.Equal(got, want), "seed %d:\ngot  %v\nwant %v", seed, got, want)
 		if _, waits := q.oldest(); waits || q.bytes != 0 {
 			t.Fatalf("seed %d: %d bytes left", seed, q.bytes)
 		}
@@ -80,7 +74,5 @@ func TestAMillionRowsThatWaitAreFewRuns(t *testing.T) {
 	for seq := uint64(1); seq <= 1_000_000; seq++ {
 		q.push(record{seq: seq, set: set, size: 100})
 	}
-	if len(q.runs) != 1 || len(q.mem) != 10 {
-		t.Errorf("%d runs, %d in memory", len(q.runs), len(q.mem))
-	}
+	errorIf(t, len(q.runs) != 1 || len(q.mem) != 10, "%d runs, %d in memory", len(q.runs), len(q.mem))
 }

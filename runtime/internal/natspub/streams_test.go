@@ -1,8 +1,11 @@
 package natspub
 
 import (
+	"bytes"
 	"fmt"
+	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,18 +39,16 @@ func TestWithoutAStreamChangesPassAndDurableEventsWait(t *testing.T) {
 	r.box.await(t, "an actor waits for another", func(rows int) bool { return rows == 2 })
 	r.srv.stream(jetstream.StreamConfig{Name: "LATE", Subjects: []string{"cairn.>"}})
 	r.box.awaitEmpty(t)
-	if ids := storedIDs(r.srv, "LATE"); len(ids) == 0 || ids[0] != actorID(1).String()+"/1/0/986000000123" {
-		t.Errorf("stored %v", ids)
-	}
+	ids := storedIDs(r.srv, "LATE")
+	errorIf(t, len(ids) == 0 || ids[0] != actorID(1).String()+"/1/0/986000000123", "stored %v", ids)
 }
 
 func TestAStreamForOneKeyDoesNotHoldTheOthers(t *testing.T) {
 	r := publishing(t, Options{JetStream: true}, jetstream.StreamConfig{Name: "ONE", Subjects: []string{"cairn.default.event.airport.moved.A1"}})
 	r.commit(2, 1, 5, false)
 	r.box.awaitEmpty(t)
-	if ids := storedIDs(r.srv, "ONE"); len(ids) != 5 {
-		t.Errorf("stored %v", ids)
-	}
+	ids := storedIDs(r.srv, "ONE")
+	errorIf(t, len(ids) != 5, "stored %v", ids)
 	wantValue(t, r.metrics.unstored, "", 5)
 }
 
@@ -74,9 +75,8 @@ func TestAStreamsOwnSizeLimitLeavesThePayloadOut(t *testing.T) {
 	r.commit(1, 3, 3, true)
 	r.box.awaitEmpty(t)
 	all := r.srv.stored("SMALL")
-	if len(all) != 3 || all[0].Header.Get(HeaderOmitted) == "" || len(all[0].Data) != 0 || all[1].Header.Get(HeaderOmitted) != "" {
-		t.Fatalf("stored %d", len(all))
-	}
+	fatalIf(t, len(all) != 3 || all[0].Header.Get(HeaderOmitted) == "" || len(all[0].Data) != 0 || all[1].Header.Get(HeaderOmitted) != "",
+		"stored %d", len(all))
 	wantValue(t, r.metrics.dropped, dropTooLarge, 1)
 }
 
@@ -120,7 +120,174 @@ func TestVersionsAfterARestoreAreOtherMessages(t *testing.T) {
 		r.box.commit(r.Publisher, set)
 		r.box.awaitEmpty(t)
 	}
-	if ids := storedIDs(r.srv, "EVENTS"); len(ids) != 2 || ids[0] == ids[1] {
-		t.Errorf("stored %v", ids)
+	ids := storedIDs(r.srv, "EVENTS")
+	errorIf(t, len(ids) != 2 || ids[0] == ids[1], "stored %v", ids)
+}
+
+// mute dials a first connection on which the server's answers to flushes are heard up to a number, and further ones when
+// the test lets go.
+type mute struct {
+	url   string
+	heard int
+	conn  *muteConn
+	again chan struct{} // closed when a second connection may be opened
+	once  sync.Once
+}
+
+// letGo lets further connections be opened.
+func (m *mute) letGo() { m.once.Do(func() { close(m.again) }) }
+
+// newMute starts a publisher for what is in box, whose first connection is mute.
+func newMute(t testing.TB, heard int, box *outbox, o Options) (*rig, *mute) {
+	srv := newOutage(t)
+	m := &mute{url: srv.listen(), heard: heard, again: make(chan struct{})}
+	r := &rig{t: t, srv: srv, box: box, sub: subscribe(t, srv.client(), "cairn.>")}
+	o.Outbox, o.Dial = box, m.dial
+	r.Publisher = begin(t, o)
+	t.Cleanup(m.letGo) // before the publisher is closed
+	return r, m
+}
+
+func (m *mute) dial(opts ...nats.Option) (*nats.Conn, error) {
+	if m.conn != nil {
+		<-m.again
+		return URL(m.url)(opts...)
 	}
+	nc, err := URL(m.url, nats.SetCustomDialer(m))(opts...)
+	if err == nil {
+		m.conn.limit(m.heard)
+	}
+	return nc, err
+}
+
+func (m *mute) Dial(network, address string) (net.Conn, error) {
+	c, err := net.Dial(network, address)
+	if err != nil {
+		return nil, err
+	}
+	m.conn = &muteConn{Conn: c, closed: make(chan struct{})}
+	return m.conn, nil
+}
+
+type muteConn struct {
+	net.Conn
+	mu      sync.Mutex
+	limited bool
+	left    int // how many answers are still heard
+	once    sync.Once
+	closed  chan struct{}
+}
+
+func (c *muteConn) limit(answers int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limited, c.left = true, answers
+}
+
+func (c *muteConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.mu.Lock()
+	pong, heard := []byte("PONG\r\n"), n
+	for at := 0; c.limited; {
+		i := bytes.Index(b[at:n], pong)
+		if i < 0 {
+			break
+		}
+		if c.left == 0 {
+			heard = at
+			break
+		}
+		c.left--
+		at += i + len(pong)
+	}
+	c.mu.Unlock()
+	if heard < n {
+		if heard == 0 {
+			<-c.closed
+			return 0, net.ErrClosed
+		}
+		return heard, nil // what was left out answers flushes, which come in order: nothing after it is heard either
+	}
+	return n, err
+}
+
+func (c *muteConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// versionOf returns the version of the message's change.
+func versionOf(t testing.TB, m *nats.Msg) (v int) {
+	t.Helper()
+	parts := strings.Split(m.Header.Get(nats.MsgIdHdr), "/")
+	must(t, errOf(fmt.Sscan(parts[1], &v)))
+	return v
+}
+
+// wantVersions receives versions from first to last.
+func (r *rig) wantVersions(first, last int) {
+	r.t.Helper()
+	for want := first; want <= last; want++ {
+		v := versionOf(r.t, r.next())
+		fatalIf(r.t, v != want, "version %d where %d was due", v, want)
+	}
+}
+
+func TestBatchesOnTheWayAreSentAgainInOrderWhenTheConnectionBreaksBetweenThem(t *testing.T) {
+	for answers := range 2 {
+		t.Run(fmt.Sprintf("heard=%d", answers), func(t *testing.T) {
+			box := newOutbox(t)
+			const versions = 4*batchRows + 10
+			for v := 1; v <= versions; v++ {
+				box.insert(emitted(0, v, true, "moved"))
+			}
+			r, dialer := newMute(t, answers, box, Options{})
+
+			// Flushes of several batches may be under way in any order. The answer that gets through may be to a later
+			// flush, and then does not confirm the first batch. Without an answer nothing is deleted.
+			sent := (answers + 2) * batchRows
+			r.wantVersions(1, sent)
+			dialer.conn.Close()
+			eventually(t, "the loss is noticed", func() bool { return !r.Connected() })
+			if rows, _ := box.OutboxSize(); rows < int64(versions-answers*batchRows) {
+				t.Fatalf("%d rows of %d, although %d answers were heard", rows, versions, answers)
+			}
+
+			// All that is not confirmed comes again, in order, from the first. The server may still read what was sent over the
+			// lost connection meanwhile, which is in order as well.
+			dialer.letGo()
+			for before, again := sent+1, 0; again <= versions; {
+				switch v := versionOf(t, r.next()); {
+				case v == again:
+					again++
+				case v == before:
+					before++
+				case again > 0 || v > before || (v-1)%batchRows != 0 || v-1 > answers*batchRows:
+					t.Fatalf("version %d where %d or %d was due, of %d, with %d answers", v, before, again, versions, answers)
+				default:
+					again = v + 1
+				}
+			}
+			box.awaitEmpty(t)
+			eventually(t, "counted", func() bool { return value(t, r.metrics.published, familyEvent) == versions })
+			got := value(t, r.metrics.repeated, "")
+			errorIf(t, got < batchRows || got > maxBatches*batchRows, "repeated %v", got)
+		})
+	}
+}
+
+func TestRowsOnTheWayAreNotDroppedWhenTheOutboxIsFull(t *testing.T) {
+	box := newOutbox(t)
+	for v := 1; v <= 50; v++ {
+		box.insert(changed(0, v))
+	}
+	r, dialer := newMute(t, 0, box, Options{MaxOutboxRows: 100})
+	r.wantVersions(1, 50)
+	r.change(0, 51, 100)
+	eventually(t, "counted", func() bool { return value(t, r.metrics.dropped, dropOutboxFull) == 11 })
+	dialer.conn.Close()
+	dialer.letGo()
+	r.wantVersions(1, 50)
+	r.wantVersions(62, 100) // the oldest that were not on the way are dropped
+	box.awaitEmpty(t)
 }

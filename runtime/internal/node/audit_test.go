@@ -25,9 +25,7 @@ import (
 func (g *stage) records(key string) []audit.Record {
 	g.t.Helper()
 	page, err := g.Audit(g.t.Context(), audit.Query{Type: "p", Prefix: []string{key}, Exact: true, Limit: audit.MaxPage})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, err)
 	return page.Records
 }
 
@@ -44,9 +42,7 @@ func (g *stage) operate(key, name, input string) (host.Reply, error) {
 func (g *stage) mustOperate(key, name, input string) host.Reply {
 	g.t.Helper()
 	reply, err := g.operate(key, name, input)
-	if err != nil {
-		g.t.Fatal(name, err)
-	}
+	must(g.t, err, name)
 	return reply
 }
 
@@ -61,9 +57,7 @@ func (g *stage) wantRecords(key string, show func(r audit.Record) string, want .
 	for _, r := range g.records(key) {
 		got = append(got, show(r))
 	}
-	if !slices.Equal(got, want) {
-		g.t.Errorf("the records of %s are %q, want %q", key, got, want)
-	}
+	errorIf(g.t, !slices.Equal(got, want), "the records of %s are %q, want %q", key, got, want)
 }
 
 func byVerb(r audit.Record) string { return r.Verb }
@@ -102,9 +96,7 @@ func exported(t *testing.T, g *stage, key string) string {
 	err := json.Unmarshal(g.mustOperate(key, host.WorkflowExport, ``).Output, &out)
 	g.mustOperate(key, host.WorkflowTerminate, ``)
 	input, err2 := json.Marshal(host.WorkflowImportInput{Recording: out.Recording, Replace: true})
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, err2))
 	return string(input)
 }
 
@@ -140,9 +132,7 @@ func entry(t *testing.T, g *stage, key string) string {
 			Version uint64
 			Changed []struct{ ID, Kind, Status string }
 		}
-		if err := json.Unmarshal(reply.Output, &out); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(reply.Output, &out))
 		for _, e := range out.Changed {
 			if e.Kind == "step" && e.Status == "failed" {
 				return `{"entry":"` + e.ID + `"}`
@@ -191,14 +181,10 @@ func (v trial) try(t *testing.T, g *stage, row method.Row) {
 	}
 	n := len(g.records(key))
 	reply, all := g.mustOperate(key, row.Name, input), g.records(key)
-	if len(all) != n+1 {
-		t.Fatalf("%d records more", len(all)-n)
-	}
+	fatalIf(t, len(all) != n+1, "%d records more", len(all)-n)
 	r := all[0]
 	by := audit.Origin{Channel: r.Channel, Principal: r.Principal, Remote: r.Remote, Reason: r.Reason}
-	if by != operator || r.Verb != row.Name || r.Type != "p" || r.Key[0] != key || r.ActorID == "" {
-		t.Errorf("%+v", r)
-	}
+	errorIf(t, by != operator || r.Verb != row.Name || r.Type != "p" || r.Key[0] != key || r.ActorID == "", "%+v", r)
 	if r.Version != 0 && row.Name != host.SendSkip && r.Version != reply.Version && reply.Version != 0 {
 		t.Errorf("the record is of version %d, the change of %d", r.Version, reply.Version)
 	}
@@ -208,9 +194,7 @@ func (v trial) try(t *testing.T, g *stage, row method.Row) {
 	if _, err := g.operate(key, row.Name, `{"no such member":1}`); err == nil {
 		t.Error("a wrong input is taken")
 	}
-	if len(g.records(key)) != n+1 {
-		t.Error("a refused verb has left a record")
-	}
+	errorIf(t, len(g.records(key)) != n+1, "a refused verb has left a record")
 }
 
 // codedPuppet is a puppet whose state is stored as CBOR, as that of real actors.
@@ -236,9 +220,8 @@ func TestFieldsOfRecordsStay(t *testing.T) {
 	for f := range reflect.TypeFor[audit.Record]().NumField() {
 		names = append(names, reflect.TypeFor[audit.Record]().Field(f).Name)
 	}
-	if got := strings.Join(names, " "); got != "ID Time Type Key ActorID Version Damaged Verb Channel Principal Remote Reason Input Before After" {
-		t.Errorf("a record has %s", got)
-	}
+	same(t, strings.Join(names, " "), "ID Time Type Key ActorID Version Damaged Verb Channel Principal Remote Reason Input Before After",
+		"a record has")
 }
 
 // What the program and its actors do to a store that their type does not open is no verb, unless they say why. Neither is what the
@@ -249,9 +232,7 @@ func TestTheProgramIsNoOperatorOfAStore(t *testing.T) {
 	g.must("a", add(1))
 	must := func(_ any, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	fromTurn := func(ctx context.Context, name, input string) {
 		t.Helper()
@@ -279,9 +260,8 @@ func TestTheProgramIsNoOperatorOfAStore(t *testing.T) {
 	must(g.Call(audit.With(t.Context(), &audit.Origin{Channel: "http"}), insert))
 	must(g.Call(audit.WithReason(t.Context(), "why"), insert))
 	page, err := g.Audit(t.Context(), audit.Query{Type: "open"})
-	if err != nil || len(page.Records) != 1 || page.Records[0].Reason != "why" || page.Records[0].Version == 0 {
-		t.Errorf("%+v, %v", page, err)
-	}
+	errorIf(t, err != nil || len(page.Records) != 1 || page.Records[0].Reason != "why" || page.Records[0].Version == 0,
+		"%+v, %v", page, err)
 }
 
 func TestTheLogIsReadInPagesAndFollowed(t *testing.T) {
@@ -307,17 +287,11 @@ func TestTheLogIsReadInPagesAndFollowed(t *testing.T) {
 			g.must(key, add(1))
 			g.mustVerb(key, host.ActorPause, nil, nil)
 			g.mustVerb(key, host.ActorResume, nil, nil)
-			if err := errors.Join(g.doAt(q, add(1)), g.verbAt(q, host.ActorSleep, nil, nil)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(g.doAt(q, add(1)), g.verbAt(q, host.ActorSleep, nil, nil)))
 			time.Sleep(time.Second)
 		}
-		if err := <-done; err != stop {
-			t.Error(err)
-		}
-		if got := strings.Join(followed, ", "); got != "p/a pause, p/a resume, p/b pause, p/b resume, p/a pause, p/a resume" {
-			t.Errorf("followed %q", got)
-		}
+		same(t, <-done, stop)
+		same(t, strings.Join(followed, ", "), "p/a pause, p/a resume, p/b pause, p/b resume, p/a pause, p/a resume", "followed")
 		all := "q/a sleep, p/a resume, p/a pause, q/a sleep, p/b resume, p/b pause, q/a sleep, p/a resume, p/a pause"
 		for _, c := range []struct {
 			q    audit.Query
@@ -334,17 +308,14 @@ func TestTheLogIsReadInPagesAndFollowed(t *testing.T) {
 			var read []string
 			for more := true; more; more = c.q.Before != 0 {
 				page, err := g.Audit(t.Context(), c.q)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				for _, r := range page.Records {
 					read = append(read, text(r))
 				}
 				c.q.Before = page.Cursor
 			}
-			if got := strings.Join(read, ", "); got != c.want {
-				t.Errorf("%+v: %s", c.q, got)
-			}
+			got := strings.Join(read, ", ")
+			errorIf(t, got != c.want, "%+v: %s", c.q, got)
 		}
 	})
 }
@@ -366,23 +337,18 @@ func TestAVerbAndItsRecordAreThereOrNot(t *testing.T) {
 			all := after.records("a")
 			if len(all) > 0 {
 				var set host.ActorLimits
-				if err := json.Unmarshal(all[0].After, &set); err != nil {
-					t.Fatal(err)
-				}
+				must(t, json.Unmarshal(all[0].After, &set))
 				logged = *set.CallRate
 			}
-			if has != logged || float64(len(all)) != logged {
-				t.Errorf("the actor has the limit %v, the last of %d records %v", has, len(all), logged)
-			}
+			errorIf(t, has != logged || float64(len(all)) != logged,
+				"the actor has the limit %v, the last of %d records %v", has, len(all), logged)
 		}, func() {
 			for n := range 6 {
 				rate := float64(n + 1)
 				g.mustVerb("a", host.LimitsSet, host.ActorLimits{CallRate: &rate}, nil)
 			}
 		})
-		if cuts < 3 {
-			t.Errorf("the power was cut %d times", cuts)
-		}
+		errorIf(t, cuts < 3, "the power was cut %d times", cuts)
 	})
 }
 
@@ -396,14 +362,10 @@ func TestTextThatIsNotUTF8DoesNotSpoilTheLog(t *testing.T) {
 		_, err := g.Call(audit.With(t.Context(), &o), jsonCall("a", host.ActorPause, ``))
 		return err
 	}
-	if err := call(o); err != nil {
-		t.Fatal(err)
-	}
+	must(t, call(o))
 	o.Reason = "\xff"
 	wantCode(t, call(o), host.InvalidArgument)
-	if err := g.Destroy(audit.With(t.Context(), &o), pAddr("a")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Destroy(audit.With(t.Context(), &o), pAddr("a")))
 	g.wantRecords("a", func(r audit.Record) string { return r.Verb + r.Reason }, "actor.destroy\uFFFD", "actor.pauseto see")
 }
 
@@ -418,13 +380,11 @@ func TestAVerbWhoseCallerLeavesIsRecorded(t *testing.T) {
 			defer cancel()
 			_, err := g.Call(ctx, jsonCall("a", name, ``))
 			wantCode(t, err, host.DeadlineExceeded)
-			if r := g.records("a")[0]; r.Verb != name {
-				t.Errorf("%s: %+v", name, r)
-			}
+			r := g.records("a")[0]
+			errorIf(t, r.Verb != name, "%s: %+v", name, r)
 			time.Sleep(2 * time.Second)
-			if st := g.status("a"); st.State != state {
-				t.Errorf("%s: %s", name, st.State)
-			}
+			st := g.status("a")
+			errorIf(t, st.State != state, "%s: %s", name, st.State)
 		}
 		hasty(host.ActorSleep, host.Asleep)
 		hasty(host.ActorWake, host.Awake)
@@ -438,9 +398,7 @@ func TestADamagedRecordIsNamedAndSkipped(t *testing.T) {
 	g.must("a", add(1))
 	g.mustVerb("a", host.ActorPause, nil, nil)
 	err := g.store.AppendAudit(g.Identity(pAddr("a")), []byte{1, 0xFF})
-	if err := errors.Join(err, g.store.AppendAudit(g.Identity(pAddr("b")), nil)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, g.store.AppendAudit(g.Identity(pAddr("b")), nil)))
 	g.mustVerb("a", host.ActorResume, nil, nil)
 	text := func(all []audit.Record) (s string) {
 		for _, r := range all {
@@ -456,9 +414,8 @@ func TestADamagedRecordIsNamedAndSkipped(t *testing.T) {
 		{Type: "p", Prefix: []string{"b"}, Exact: true, Verb: "actor.destroy"}: "p/[b] true ",
 	} {
 		page, err := g.Audit(t.Context(), *q)
-		if got := text(page.Records); err != nil || got != want {
-			t.Errorf("%+v: %s, %v; want %s", q, got, err, want)
-		}
+		got := text(page.Records)
+		errorIf(t, err != nil || got != want, "%+v: %s, %v; want %s", q, got, err, want)
 	}
 	var followed []audit.Record
 	err = g.FollowAudit(t.Context(), audit.Query{After: 1}, func(r *audit.Record) error {
@@ -467,9 +424,7 @@ func TestADamagedRecordIsNamedAndSkipped(t *testing.T) {
 		}
 		return nil
 	})
-	if got := text(followed); got != "p/[a] actor.pausefalse p/[a] true p/[b] true p/[a] actor.resumefalse " {
-		t.Errorf("%s, %v", got, err)
-	}
+	same(t, text(followed), "p/[a] actor.pausefalse p/[a] true p/[b] true p/[a] actor.resumefalse ", err)
 }
 
 // An actor that destroys another one is named, in a turn or a task, with whatever context.
@@ -491,9 +446,7 @@ func TestADestructionNamesTheActorThatMakesIt(t *testing.T) {
 	for _, under := range []context.Context{context.Background(), ctx} {
 		g.must("a", add(1))
 		g.must("b", goes("task", func(task host.Task) error { done <- task.Destroy(under, pAddr("a")); return nil }))
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-done)
 	}
 	by := func(r audit.Record) string {
 		return strings.Join([]string{r.Verb, r.Channel, r.Principal, r.Reason}, " ")
@@ -528,13 +481,10 @@ func TestAClockThatWasAheadSpoilsNoRecord(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		all := g.records("a")
-		if len(all) != 2 || all[1].ID >= all[0].ID || all[1].Time.Year() < 2029 {
-			t.Errorf("%+v", all)
-		}
+		errorIf(t, len(all) != 2 || all[1].ID >= all[0].ID || all[1].Time.Year() < 2029, "%+v", all)
 		for q, want := range map[*audit.Query]int{{Since: began}: 1, {Until: began.Add(time.Hour)}: 1, {Until: began.Add(day)}: 2, {Since: began, Until: began.Add(time.Minute)}: 0} {
-			if page, err := g.Audit(t.Context(), *q); err != nil || len(page.Records) != want {
-				t.Errorf("%+v: %+v, %v", q, page, err)
-			}
+			page, err := g.Audit(t.Context(), *q)
+			errorIf(t, err != nil || len(page.Records) != want, "%+v: %+v, %v", q, page, err)
 		}
 		time.Sleep(91 * day)
 		if all := g.records("a"); len(all) != 0 {

@@ -86,9 +86,8 @@ func TestAWrittenRunIsPublishedOncePerTurn(t *testing.T) {
 			}
 			return rows.Put(keys[1], []byte{2})
 		})
-		if runs := log.take("workflow"); len(runs) != 1 {
-			t.Errorf("a turn that writes publishes %v", runs)
-		}
+		runs := log.take("workflow")
+		errorIf(t, len(runs) != 1, "a turn that writes publishes %v", runs)
 		g.must("a", func(_ *puppet, h host.Turn) error {
 			rows := &run.RunRows{H: kernelTurn(h)}
 			if _, ok, err := rows.Get(keys[0]); !ok || err != nil {
@@ -110,9 +109,7 @@ func TestAWrittenRunIsPublishedOncePerTurn(t *testing.T) {
 // transition of an actor's life.
 func TestEveryKindOfChangeIsInTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/nats.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, table, _ := strings.Cut(string(page), "\n## Changes\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	var listed, kinds []string
@@ -121,24 +118,18 @@ func TestEveryKindOfChangeIsInTheDocumentation(t *testing.T) {
 	}
 	for k := engine.ChangeEvent; k.String() != "unknown"; k++ {
 		if k == engine.ChangeEvent || k == engine.ChangeLife || k == engine.ChangeAudit { // families of subjects
-			if !strings.Contains(string(page), "| `cairn.<ns>."+k.String()+".<type>.") {
-				t.Errorf("docs/nats.md has no subject of %s", k)
-			}
+			errorIf(t, !strings.Contains(string(page), "| `cairn.<ns>."+k.String()+".<type>."), "docs/nats.md has no subject of %s", k)
 			continue
 		}
 		kinds = append(kinds, k.String())
 	}
 	slices.Sort(listed)
 	slices.Sort(kinds)
-	if !slices.Equal(listed, kinds) || len(kinds) < 7 {
-		t.Errorf("docs/nats.md lists the kinds %q, there are %q", listed, kinds)
-	}
+	errorIf(t, !slices.Equal(listed, kinds) || len(kinds) < 7, "docs/nats.md lists the kinds %q, there are %q", listed, kinds)
 	var files []string
 	for _, pattern := range []string{"../kernel/*.go", "../kernel/change/*.go", "../part/*/*.go"} {
 		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		files = append(files, found...)
 	}
 	_, life, _ := strings.Cut(string(page), "| `cairn.<ns>.life.")
@@ -147,19 +138,14 @@ func TestEveryKindOfChangeIsInTheDocumentation(t *testing.T) {
 	found := 0
 	for _, name := range files {
 		source, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, call := range calls.FindAllSubmatch(source, -1) {
 			found++
-			if !strings.Contains(life, "`"+string(call[1])+"`") {
-				t.Errorf("docs/nats.md does not list the transition %s, which %s publishes", call[1], name)
-			}
+			errorIf(t, !strings.Contains(life, "`"+string(call[1])+"`"),
+				"docs/nats.md does not list the transition %s, which %s publishes", call[1], name)
 		}
 	}
-	if found < 8 {
-		t.Errorf("%d transitions are found in the source", found)
-	}
+	errorIf(t, found < 8, "%d transitions are found in the source", found)
 }
 
 func TestATurnPublishesSoManyChangesOfKeysAndCountsTheRest(t *testing.T) {
@@ -205,17 +191,11 @@ func TestChangesOfAllActorsAreFollowed(t *testing.T) {
 		g.must("a", add(1))
 		g.must("b", add(2))
 		g.mustVerb("b", host.ActorPause, nil, nil)
-		if err := g.doAt(host.Address{Type: "q", Key: []string{"a"}}, add(1)); err != nil {
-			t.Fatal(err)
-		}
-		if err := g.Destroy(t.Context(), host.Address{Type: "p", Key: []string{"a"}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.doAt(host.Address{Type: "q", Key: []string{"a"}}, add(1)))
+		must(t, g.Destroy(t.Context(), host.Address{Type: "p", Key: []string{"a"}}))
 		synctest.Wait()
 		want := []string{"a state @3", "b life created@1", "b state @1", "b state @2", "b life paused@3", "b audit actor.pause@3", "a audit actor.destroy@4", "a life destroyed@4"}
-		if !slices.Equal(told, want) {
-			t.Errorf("told %q", told)
-		}
+		errorIf(t, !slices.Equal(told, want), "told %q", told)
 		cancel()
 		if err := <-done; host.CodeOf(err) != host.Canceled {
 			t.Error(err)

@@ -136,10 +136,8 @@ func conforming() []kerneltest.Subject {
 			},
 		},
 		{
-			Part: "stream",
-			Declare: func(b *host.Behavior) {
-				b.Streams = []host.Stream{{Name: "log"}}
-			},
+			Part:    "stream",
+			Declare: func(b *host.Behavior) { b.Streams = []host.Stream{{Name: "log"}} },
 			Use: func(t host.Turn, n int) error {
 				_, err := t.StreamAppend("log", [][]byte{kerneltest.Payload(n)})
 				return err

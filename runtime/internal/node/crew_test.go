@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 	"github.com/cairn-run/cairn/runtime/internal/part/task"
 )
@@ -36,21 +37,15 @@ func TestTaskThatDoesNotReturnIsLeftBehindAndReported(t *testing.T) {
 			defer cancel()
 			begin := time.Now()
 			err := g.Close(ctx)
-			if took := time.Since(begin); took < c.least || took > c.most {
-				t.Errorf("the shutdown took %s", took)
-			}
-			if err == nil || !strings.Contains(err.Error(), "1 tasks did not return") {
-				t.Errorf("Close returned %v", err)
-			}
-			if !strings.Contains(log.String(), "task=stubborn") || !strings.Contains(log.String(), "crew_test.go") {
-				t.Errorf("the log does not name the task and where it hangs: %s", log.String())
-			}
+			took := time.Since(begin)
+			errorIf(t, took < c.least || took > c.most, "the shutdown took %s", took)
+			errorIf(t, err == nil || !strings.Contains(err.Error(), "1 tasks did not return"), "Close returned %v", err)
+			errorIf(t, !strings.Contains(log.String(), "task=stubborn") || !strings.Contains(log.String(), "crew_test.go"),
+				"the log does not name the task and where it hangs: %s", log.String())
 			close(stop)
 			wantCode(t, <-late, host.Unavailable)
 			synctest.Wait()
-			if n := kernel.PartOf[*task.Part](g.Kernel).Left.Load(); n != 0 {
-				t.Errorf("%d tasks count as left behind", n)
-			}
+			same(t, kernel.PartOf[*task.Part](g.Kernel).Left.Load(), 0, "tasks count as left behind")
 			g.store.Close()
 			g.Node = nil
 		})
@@ -72,9 +67,8 @@ func TestMemoryPressureStopsTasksAfterEverythingElse(t *testing.T) {
 			g.must(fmt.Sprint("idle", i), add(1))
 		}
 		time.Sleep(time.Second)
-		if n := len(causes); n != 0 {
-			t.Fatalf("%d tasks were stopped though other actors could sleep", n)
-		}
+		n := len(causes)
+		fatalIf(t, n != 0, "%d tasks were stopped though other actors could sleep", n)
 		for i := range 8 {
 			g.must(fmt.Sprint("more", i), goes("x", untilTold))
 		}
@@ -105,12 +99,9 @@ func TestMemoryPressureStopsAttemptsOfSteps(t *testing.T) {
 			}))
 		}
 		time.Sleep(10 * time.Second)
-		if n := g.Memory.Awake.Load(); n > 10 {
-			t.Errorf("%d actors are awake", n)
-		}
-		if len(causes) == 0 {
-			t.Error("no task was stopped")
-		}
+		n := g.Memory.Awake.Load()
+		errorIf(t, n > 10, "%d actors are awake", n)
+		errorIf(t, len(causes) == 0, "no task was stopped")
 	})
 }
 
@@ -135,8 +126,106 @@ func TestTasksLeaveNoGoroutinesBehind(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := running(); n > before {
-			t.Errorf("%d goroutines run, before the tasks it were %d", n, before)
+		n := running()
+		errorIf(t, n > before, "%d goroutines run, before the tasks it were %d", n, before)
+	})
+}
+
+// goes is a deed that starts a task.
+func goes(name string, f func(host.Task) error) deed {
+	return func(_ *puppet, t host.Turn) error { return t.Go(name, f) }
+}
+
+// untilTold is a task that returns when its context ends.
+func untilTold(t host.Task) error { <-t.Done(); return t.Err() }
+
+// adds is what a task does in a turn.
+func adds(n int) func(any, host.Turn) error {
+	return func(state any, _ host.Turn) error { state.(*puppetState).N += n; return nil }
+}
+
+// bubble runs a test with a node in a synctest bubble, which fails if a goroutine is left at its end.
+func bubble(t *testing.T, options func(*Options), types []*puppetType, f func(t *testing.T, g *stage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newStage(t, options, types...)) })
+}
+
+func TestTaskIsNotUsedAfterItReturned(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		tasks := make(chan host.Task, 1)
+		g.must("a", goes("x", func(task host.Task) error { tasks <- task; return nil }))
+		task := <-tasks
+		synctest.Wait()
+		wantCode(t, task.Turn(context.Background(), adds(1)), host.FailedPrecondition)
+		_, err := task.Call(context.Background(), &host.Request{Address: pAddr("b"), Method: "do", Input: remember(add(1))})
+		wantCode(t, err, host.FailedPrecondition)
+		errorIf(t, task.Err() == nil, "its context goes on")
+	})
+}
+
+// The task of a calls b, whose turn calls a: no cycle, because a's turn does not wait for its task. What it calls has the trace of the
+// turn that started it, whether it calls by itself or by its context.
+func TestTaskCallsActorsWithoutMakingThemWait(t *testing.T) {
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		call := func(key string, f deed) *host.Request {
+			return &host.Request{Address: pAddr(key), Method: "do", Codec: host.JSON, Input: remember(f)}
+		}
+		back := func(_ *puppet, h host.Turn) error {
+			if h.Traceparent() != trace {
+				return host.Errorf(host.NotFound, "traceparent %q", h.Traceparent())
+			}
+			_, err := h.Call(h, call("a", add(3)))
+			return err
+		}
+		for _, c := range []struct {
+			trace     string
+			byContext bool
+			want      host.Code
+		}{{"", false, host.NotFound}, {trace, false, ""}, {trace, true, ""}} {
+			done := make(chan error, 1)
+			r := call("a", goes("x", func(task host.Task) (err error) {
+				if c.byContext {
+					_, err = g.Call(task, call("b", back))
+				} else {
+					_, err = task.Call(context.Background(), call("b", back))
+				}
+				done <- err
+				return nil
+			}))
+			r.Traceparent = c.trace
+			must(t, errOf(g.Call(t.Context(), r)))
+			if err := <-done; host.CodeOf(err) != c.want {
+				t.Errorf("%+v: %v", c, err)
+			}
+		}
+		same(t, g.n("a"), 6)
+	})
+}
+
+// The goroutine of a handler that was abandoned still holds the item of the mailbox, which must not
+// be used again: its late answer would reach the caller of another.
+func TestTurnOfATaskThatIsAbandonedAnswersNobodyElse(t *testing.T) {
+	bubble(t, nil, []*puppetType{{name: "p", limits: host.Limits{TurnTimeout: time.Second}}}, func(t *testing.T, g *stage) {
+		stuck, going := make(chan struct{}), make(chan struct{})
+		errs := make(chan error, 100)
+		g.must("a", goes("hang", func(task host.Task) error {
+			err := task.Turn(context.Background(), func(any, host.Turn) error { <-stuck; return nil })
+			errorIf(t, host.CodeOf(err) != host.DeadlineExceeded, "the turn ended with %v", err)
+			for i := range cap(errs) {
+				go func() {
+					errs <- g.do(fmt.Sprint("b", i), func(*puppet, host.Turn) error { <-going; return nil })
+				}()
+			}
+			return nil
+		}))
+		time.Sleep(options.DefaultTurnGrace + 1500*time.Millisecond)
+		synctest.Wait()
+		close(stuck)
+		synctest.Wait()
+		close(going)
+		for range cap(errs) {
+			g.ok(<-errs)
 		}
 	})
 }

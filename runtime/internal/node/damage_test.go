@@ -24,9 +24,8 @@ import (
 func wantDamage(t *testing.T, err error, code host.Code) (id string) {
 	t.Helper()
 	e := wantCode(t, err, code)
-	if e.Retryable || e.Metadata["reason"] != host.ReasonDamaged || e.Metadata["error_id"] == "" || strings.Contains(e.Message, ".sst") {
-		t.Errorf("%v %v, retryable %t", e, e.Metadata, e.Retryable)
-	}
+	errorIf(t, e.Retryable || e.Metadata["reason"] != host.ReasonDamaged || e.Metadata["error_id"] == "" || strings.Contains(e.Message, ".sst"),
+		"%v %v, retryable %t", e, e.Metadata, e.Retryable)
 	return e.Metadata["error_id"]
 }
 
@@ -46,9 +45,7 @@ func (g *stage) breakTables(texts ...string) (names []string) {
 			}
 		}
 	}
-	if len(names) != len(texts) {
-		g.t.Fatalf("the texts are in the tables %q", names)
-	}
+	fatalIf(g.t, len(names) != len(texts), "the texts are in the tables %q", names)
 	return names
 }
 
@@ -102,17 +99,12 @@ func TestDamageReachesCallersAsSuch(t *testing.T) {
 	if _, err := survey.StoredKeys(g.store, g.Kernel.Options.Namespace, pAddr("key"), host.InspectQuery{ValueBytes: 10}); !errors.Is(err, engine.ErrDamaged) || !strings.Contains(err.Error(), tables[0]) {
 		t.Errorf("without a node: %v", err)
 	}
-	if ids[6] != ids[7] {
-		t.Errorf("the failed actor has the errors %s and %s", ids[6], ids[7])
-	}
+	errorIf(t, ids[6] != ids[7], "the failed actor has the errors %s and %s", ids[6], ids[7])
 	// The store takes no more writes, as after any error of the disk.
-	if e := wantCode(t, g.do("key", put), host.Unavailable); e.Metadata["reason"] != "read_only" {
-		t.Errorf("%v %v", e, e.Metadata)
-	}
+	e := wantCode(t, g.do("key", put), host.Unavailable)
+	errorIf(t, e.Metadata["reason"] != "read_only", "%v %v", e, e.Metadata)
 	f := g.status("state").Failure
-	if f == nil || !strings.Contains(f.Reason, tables[2]) || strings.Contains(f.Public, ".sst") || f.ErrorID != ids[6] {
-		t.Errorf("%+v", f)
-	}
+	errorIf(t, f == nil || !strings.Contains(f.Reason, tables[2]) || strings.Contains(f.Public, ".sst") || f.ErrorID != ids[6], "%+v", f)
 	g.ok(g.Close(t.Context()))
 	if err := g.store.Close(); !errors.Is(err, engine.ErrDamaged) {
 		t.Error(err)
@@ -121,14 +113,12 @@ func TestDamageReachesCallersAsSuch(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(g.log.String()), "\n")
 	for i, id := range ids {
 		first := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, "error_id="+id) })
-		if first < 0 || !strings.Contains(lines[first], tables[faults[i].table]) || !strings.Contains(lines[first], "checksum mismatch") {
-			t.Errorf("the log does not name the table of error %d, %s", i, id)
-		}
+		errorIf(t, first < 0 || !strings.Contains(lines[first], tables[faults[i].table]) || !strings.Contains(lines[first], "checksum mismatch"),
+			"the log does not name the table of error %d, %s", i, id)
 	}
 	for _, line := range lines {
-		if strings.Contains(line, `\n`) || strings.Contains(line, "carrier") || !strings.HasPrefix(line, "time=") {
-			t.Errorf("logged: %.500s", line)
-		}
+		errorIf(t, strings.Contains(line, `\n`) || strings.Contains(line, "carrier") || !strings.HasPrefix(line, "time="),
+			"logged: %.500s", line)
 	}
 }
 
@@ -140,8 +130,6 @@ func TestDamageIsSaidWhateverCameAcrossIt(t *testing.T) {
 		&engine.DamageError{File: "000005.sst", Reason: "checksum mismatch"},
 	} {
 		e, id := fault.Public(err, []fault.Translator{(*sqlite.Part)(nil)})
-		if wantDamage(t, e, host.Unavailable) != id {
-			t.Error(id)
-		}
+		errorIf(t, wantDamage(t, e, host.Unavailable) != id, "%v", id)
 	}
 }

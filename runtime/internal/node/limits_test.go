@@ -3,12 +3,18 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
@@ -18,6 +24,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
@@ -27,9 +34,7 @@ func retryAt(t *testing.T, err error) time.Time {
 	t.Helper()
 	e := wantCode(t, err, host.Overloaded)
 	at, perr := time.Parse(time.RFC3339Nano, e.Metadata["retry_at"])
-	if perr != nil || !e.Retryable || e.Metadata["limit"] == "" {
-		t.Fatalf("%+v: %v", e, perr)
-	}
+	fatalIf(t, perr != nil || !e.Retryable || e.Metadata["limit"] == "", "%+v: %v", e, perr)
 	return at
 }
 
@@ -65,16 +70,12 @@ func TestBuiltinMethodsCountAgainstTheRateUnlessTheyAreForOperators(t *testing.T
 				key := name // each has a bucket of its own
 				g.must(key, add(1))
 				err := g.verb(key, name, nil, nil)
-				if host.CodeOf(err) == host.Overloaded != counted[name] {
-					t.Errorf("%s with open SQL %v: %v", name, open, err)
-				}
+				errorIf(t, host.CodeOf(err) == host.Overloaded != counted[name], "%s with open SQL %v: %v", name, open, err)
 				if !counted[name] {
 					continue
 				}
 				_, err = g.Call(context.Background(), &host.Request{Address: pAddr(key), Method: name, Codec: host.JSON, Continues: true})
-				if host.CodeOf(err) == host.Overloaded {
-					t.Errorf("%s that goes on with a request: %v", name, err)
-				}
+				errorIf(t, host.CodeOf(err) == host.Overloaded, "%s that goes on with a request: %v", name, err)
 				time.Sleep(time.Until(retryAt(t, g.verb(key, name, nil, nil))))
 				if err := g.verb(key, name, nil, nil); host.CodeOf(err) == host.Overloaded {
 					t.Errorf("%s after the time that the error names: %v", name, err)
@@ -98,9 +99,7 @@ func TestACallThatWaitsCountsOnceAgainstTheRate(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(2 * time.Minute)
-		if err := <-got; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-got)
 	})
 }
 
@@ -119,9 +118,8 @@ func TestDeclarationsAndTheNodeAgreeOnTheBoundsOfLimits(t *testing.T) {
 			reflect.ValueOf(&l).Elem().FieldByName(field).SetInt(v)
 			declared := actor.Define(actor.NewType[struct{}]("x"), actor.Spec[struct{}]{Limits: l}).Validate()
 			_, opened := limit.New(l, []*sqlite.Part{{}})
-			if (declared == nil) != (opened == nil) || declared != nil && !strings.Contains(declared.Error(), "Spec.Limits."+field) {
-				t.Errorf("%s %d: the declaration says %v, the node %v", field, v, declared, opened)
-			}
+			errorIf(t, (declared == nil) != (opened == nil) || declared != nil && !strings.Contains(declared.Error(), "Spec.Limits."+field),
+				"%s %d: the declaration says %v, the node %v", field, v, declared, opened)
 		}
 	}
 }
@@ -136,9 +134,7 @@ func TestLimitsByTypeGoBeforeThoseOfTheCode(t *testing.T) {
 				return h.KVPut([]byte("v"), make([]byte, n), host.EncodedBytes, time.Time{})
 			})
 		}
-		if err := store(40_000); err != nil {
-			t.Error(err)
-		}
+		check(t, store(40_000))
 		wantCode(t, store(60_000), host.QuotaExceeded)
 	})
 }
@@ -152,9 +148,7 @@ func TestMailboxesOfTheNodeShareTheirMemory(t *testing.T) {
 			return err
 		}
 		// A call that is larger than all of them together gets through when nothing waits.
-		if err := call(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, call())
 		let, done := make(chan struct{}), make(chan error)
 		for range 2 {
 			go func() { done <- g.do("a", func(p *puppet, _ host.Turn) error { <-let; return nil }) }()
@@ -168,4 +162,103 @@ func TestMailboxesOfTheNodeShareTheirMemory(t *testing.T) {
 			t.Fatalf("%d bytes wait; %v", g.WaitingBytes.Load(), err)
 		}
 	})
+}
+
+func TestReplyDoesNotWaitForManyTurnsThatAreQuickOneByOne(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		const each = pace.QuickTurn - time.Microsecond
+		brief := func(p *puppet, _ host.Turn) error { p.s.N++; time.Sleep(each); return nil }
+		for range 20 {
+			g.must("a", brief) // the type's pace is known
+		}
+		waits := make(chan time.Duration, 200)
+		begin := time.Now()
+		for range cap(waits) {
+			go func() {
+				g.must("a", brief)
+				waits <- time.Since(begin)
+			}()
+		}
+		<-waits // The first turn begins alone; the others share commits.
+		w := <-waits
+		for range cap(waits) - 2 {
+			<-waits
+		}
+		fatalIf(t, w > pace.QuickTurn+kernel.MaxGroupTime+pace.QuickTurn, "the second reply came after %s; the turns take %s each", w, each)
+		n := g.Find(pAddr("a")).Applied.Load()
+		fatalIf(t, n > 20+1+200*uint64(each)/uint64(kernel.MaxGroupTime)+2, "they took %d commits", n)
+	})
+}
+
+// TestFloodedActorDoesNotKeepOthersWaiting counts instead of measuring time: how many turns of a flooded actor overtake a
+// call to another, on one processor.
+func TestFloodedActorDoesNotKeepOthersWaiting(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	g := newStage(t, nil)
+	var stop atomic.Bool
+	var turns atomic.Int64
+	var wg sync.WaitGroup
+	flood := remember(deed(func(p *puppet, _ host.Turn) error { turns.Add(1); return nil }))
+	for range 64 {
+		wg.Go(func() {
+			for !stop.Load() {
+				if _, err := g.Call(context.Background(), &host.Request{Address: pAddr("hot"), Method: "do", Input: flood}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	var overtaken []int64
+	for i := range 300 {
+		before := turns.Load()
+		g.must(fmt.Sprint("calm", i%100), add(1))
+		overtaken = append(overtaken, turns.Load()-before)
+	}
+	stop.Store(true)
+	wg.Wait()
+	slices.Sort(overtaken)
+	t.Logf("turns that overtake a call: median %d, 90 of 100 %d, most %d", overtaken[150], overtaken[270], overtaken[299])
+	n := overtaken[270]
+	errorIf(t, n > 10*64, "%d turns of the flooded actor, which has 64 callers, overtake a call in ten", n)
+}
+
+// On one processor, callers that are ready at once call one after the other, each before the actor runs.
+func TestCallsThatComeWhileASyncRunsShareACommit(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		thaw := make(chan struct{})
+		g.disk.Fail(func(op, path string) error {
+			if op == "sync" {
+				<-thaw
+			}
+			return nil
+		})
+		begin := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() { g.must("a", add(1)) })
+		const calls = 32
+		for range calls {
+			wg.Go(func() { <-begin; g.must("a", add(1)) })
+		}
+		synctest.Wait()
+		before := g.Find(pAddr("a")).Applied.Load()
+		close(begin)
+		synctest.Wait()
+		n := g.Find(pAddr("a")).Applied.Load() - before
+		errorIf(t, n == 0 || n > calls/4, "%d calls took %d commits", calls, n)
+		close(thaw)
+		wg.Wait()
+	})
+}
+
+// TestTurnsAndQueriesFitTheirSizeClasses bounds what each call allocates besides its result, by size classes of the allocator.
+func TestTurnsAndQueriesFitTheirSizeClasses(t *testing.T) {
+	t.Parallel()
+	n := unsafe.Sizeof(handlerTurn{})
+	errorIf(t, n > 704, "a turn takes %d bytes", n)
+	if n := unsafe.Sizeof(handlerQuery{}); n > 176 {
+		t.Errorf("a query takes %d bytes", n)
+	}
 }

@@ -8,11 +8,16 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
+	"github.com/cairn-run/cairn/runtime/internal/timed"
 )
 
 // faultyInputs are inputs of built-in methods that are wrong in one member, and the member. A method without an entry takes no
@@ -173,17 +178,14 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 	g := newStage(t, nil, &puppetType{name: "p", queues: []host.Queue{{Name: "jobs"}}, outside: true})
 	g.must("a", add(1))
 	for name := range kernel.PartOf[*call.Router](g.Kernel).Methods {
-		if faultyInputs[name] == nil && !slices.Contains(faultless, name) {
-			t.Errorf("%s has no faulty input here", name)
-		}
+		errorIf(t, faultyInputs[name] == nil && !slices.Contains(faultless, name), "%s has no faulty input here", name)
 	}
 	for method, inputs := range faultyInputs {
 		for in, field := range inputs {
 			_, err := g.operate("a", method, in)
 			e := wantCode(t, err, host.InvalidArgument)
-			if e.Metadata["field"] != field || strings.Contains(e.Message, "]: ") && !strings.Contains(e.Message, field+": ") {
-				t.Errorf("%s %s: %v names the field %q, want %q", method, in, e, e.Metadata["field"], field)
-			}
+			errorIf(t, e.Metadata["field"] != field || strings.Contains(e.Message, "]: ") && !strings.Contains(e.Message, field+": "),
+				"%s %s: %v names the field %q, want %q", method, in, e, e.Metadata["field"], field)
 		}
 	}
 	// What is too large says by how much besides.
@@ -217,9 +219,9 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		{host.ScheduleSet, `{"name":"tick","cron":"@daily","zone":"` + strings.Repeat("x", 1025) + `"}`, "zone", "", "1025"},
 	} {
 		e := wantCode(t, g.raw(c.method, host.JSON, []byte(c.in)), host.TooLarge)
-		if m := e.Metadata; m["field"] != c.field || c.limit != "" && m["limit"] != c.limit || c.actual != "" && m["actual"] != c.actual {
-			t.Errorf("%s: %+v, want field %q and %s over %s", c.method, e, c.field, c.actual, c.limit)
-		}
+		m := e.Metadata
+		errorIf(t, m["field"] != c.field || c.limit != "" && m["limit"] != c.limit || c.actual != "" && m["actual"] != c.actual,
+			"%s: %+v, want field %q and %s over %s", c.method, e, c.field, c.actual, c.limit)
 	}
 	// A type of the node says which parameter of a list is wrong.
 	for field, list := range map[string]func() error{
@@ -238,9 +240,8 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		`{"queue":"jobs","messages":[{"body":1,"backoff_ms":[99999999999999999]}]}`: host.QueueSend,
 		`{"queue":"jobs","receipts":["x"],"delay_ms":99999999999999999}`:            host.QueueNack,
 	} {
-		if e := wantCode(t, g.raw(method, host.JSON, []byte(in)), host.InvalidArgument); !strings.Contains(e.Message, ": 99999999999999999 is not from 0 to 2592000000") {
-			t.Errorf("%s: %v", in, e)
-		}
+		e := wantCode(t, g.raw(method, host.JSON, []byte(in)), host.InvalidArgument)
+		errorIf(t, !strings.Contains(e.Message, ": 99999999999999999 is not from 0 to 2592000000"), "%s: %v", in, e)
 	}
 	e := wantCode(t, g.raw(host.LimitsSet, host.JSON, []byte(`{"value_bytes":1000000000}`)), host.InvalidArgument)
 	if e.Metadata["limit"] != "16777216" || e.Metadata["actual"] != "1000000000" || !strings.Contains(e.Message, "value_bytes is 1000000000; it must be from 1 to 16777216") {
@@ -252,9 +253,7 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 	} {
 		wantField(t, g.cbor("a", method, in, nil), "limit")
 		in["limit"] = nil
-		if err := errors.Join(g.verb("a", method, in, nil), g.cbor("a", method, in, nil)); err != nil {
-			t.Errorf("%s: %v", method, err)
-		}
+		check(t, errors.Join(g.verb("a", method, in, nil), g.cbor("a", method, in, nil)), method)
 	}
 	// Go callers' zeros are left out, and mean the defaults.
 	for method, in := range map[string]any{
@@ -262,9 +261,7 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		host.QueuePeek: host.QueueListInput{Queue: "jobs"}, host.ConnectionList: host.ConnectionListInput{}, host.SendDeadList: host.SendListInput{},
 		host.ScheduleSet: host.Schedule{Name: "tick", Every: 1000},
 	} {
-		if err := g.verb("a", method, in, nil); err != nil {
-			t.Errorf("%s: %v", method, err)
-		}
+		check(t, g.verb("a", method, in, nil), method)
 	}
 }
 
@@ -274,9 +271,8 @@ func repeated(item string, n int) string { return strings.TrimSuffix(strings.Rep
 // wantField wants an error of an input that is wrong in a field.
 func wantField(t testing.TB, err error, field string) {
 	t.Helper()
-	if e := wantCode(t, err, host.InvalidArgument); e.Metadata["field"] != field {
-		t.Errorf("%v names the field %q, want %q", e, e.Metadata["field"], field)
-	}
+	e := wantCode(t, err, host.InvalidArgument)
+	errorIf(t, e.Metadata["field"] != field, "%v names the field %q, want %q", e, e.Metadata["field"], field)
 }
 
 // raw calls a method of actor "a".
@@ -292,9 +288,7 @@ func TestEachRowOfTheTableIsBoundAndHasItsKind(t *testing.T) {
 	g := newStage(t, nil, &puppetType{name: "p"})
 	router := kernel.PartOf[*call.Router](g.Kernel)
 	for _, r := range method.All() {
-		if router.Methods[r.Name] == nil {
-			t.Errorf("no part has the built-in method %s", r.Name)
-		}
+		errorIf(t, router.Methods[r.Name] == nil, "no part has the built-in method %s", r.Name)
 	}
 	kinds := make(map[string]host.MethodKind)
 	for _, m := range g.Methods(&host.Behavior{Methods: []host.Method{{Name: "open", Kind: host.Creation}}}) {
@@ -305,15 +299,12 @@ func TestEachRowOfTheTableIsBoundAndHasItsKind(t *testing.T) {
 		// What runs beside the actor changes something all the same.
 		host.ActorWake: host.Action, host.ActorRetry: host.Action, host.SendSkip: host.Action, host.SQLMigrate: host.Action,
 	} {
-		if kinds[name] != kind {
-			t.Errorf("%s is a %s, want %s", name, kinds[name], kind)
-		}
+		errorIf(t, kinds[name] != kind, "%s is a %s, want %s", name, kinds[name], kind)
 	}
 	router.GoOffline()
 	for _, r := range method.All() {
-		if (router.Methods[r.Name] != nil) != r.Offline {
-			t.Errorf("%s works on a store without a node: %v, want %v", r.Name, !r.Offline, r.Offline)
-		}
+		errorIf(t, (router.Methods[r.Name] != nil) != r.Offline,
+			"%s works on a store without a node: %v, want %v", r.Name, !r.Offline, r.Offline)
 	}
 }
 
@@ -377,12 +368,159 @@ func TestOperatorsVerbsWorkOnAFailedActor(t *testing.T) {
 		for _, r := range method.All() {
 			name := r.Name
 			err := g.verb(name, name, nil, nil)
-			if refused := host.CodeOf(err) == host.ActorFailed; refused && !wakes[name] && (r.Kind == host.Query || r.By(0) == method.Operators) {
-				t.Errorf("%s: %v", name, err)
+			refused := host.CodeOf(err) == host.ActorFailed
+			errorIf(t, refused && !wakes[name] && (r.Kind == host.Query || r.By(0) == method.Operators), "%s: %v", name, err)
+			code := host.CodeOf(err)
+			errorIf(t, code == host.Internal || code == host.Crashed, "%s: %v", name, err)
+		}
+	})
+}
+
+// Commits that come without encoding take room in the mailbox as others do.
+func TestCommitsWithoutEncodingCountAgainstTheBytesOfTheMailbox(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(o *Options) { o.MaxMailboxBytes = 100_000 }, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		hold := make(chan struct{})
+		go g.do("a", func(*puppet, host.Turn) error { <-hold; return nil })
+		synctest.Wait()
+		const calls = 10
+		done := make(chan error, calls)
+		for range calls {
+			go func() {
+				m := kv.Mutation{Op: "put", Key: kv.Key{"k"}, Value: kv.ByteString(make([]byte, 50_000)), Encoding: "bytes"}
+				in := &kv.CommitInput{Mutations: []kv.Mutation{m}}
+				r := &host.Request{Address: pAddr("a"), Method: host.KVCommit, Codec: host.CBOR, Value: in}
+				_, err := g.Call(context.Background(), r)
+				done <- err
+			}()
+		}
+		synctest.Wait()
+		close(hold)
+		refused := 0
+		for range calls {
+			if err := <-done; host.CodeOf(err) == host.Overloaded {
+				refused++
+			} else if err != nil {
+				t.Error(err)
 			}
-			if code := host.CodeOf(err); code == host.Internal || code == host.Crashed {
-				t.Errorf("%s: %v", name, err)
+		}
+		errorIf(t, refused == 0, "10 commits of 50 kB wait in 100 kB")
+	})
+}
+
+// An input means the same with and without encoding. A value where none is taken is refused, and not ignored.
+func TestInputsMeanTheSameWithoutEncoding(t *testing.T) {
+	t.Parallel()
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.kv("k=1")
+		call := func(method string, input []byte, value any) (host.Reply, error) {
+			return g.Call(t.Context(), &host.Request{Address: pAddr("a"), Method: method, Codec: host.CBOR, Input: input, Value: value})
+		}
+		for _, key := range []kv.Key{
+			{"k"}, {kv.Raw(mustPack(t, kv.Key{"k"}))}, {int8(1)}, {uint64(1)}, {float32(1)}, {"\xff"}, {nil}, {kv.Raw("x")}, {}, nil,
+		} {
+			in := kv.GetInput{Key: key}
+			var encoded, local string
+			input, err := wire.Output.Marshal(in)
+			if err == nil {
+				var reply host.Reply
+				if reply, err = call(host.KVGet, input, nil); err == nil {
+					encoded = fmt.Sprint(wire.Read[kv.GetOutput](host.CBOR, reply.Output).Entry != nil)
+				}
+			}
+			reply, lerr := call(host.KVGet, nil, in.Detach())
+			if lerr == nil {
+				local = fmt.Sprint(reply.Value.(*kv.GetOutput).Entry != nil)
+			}
+			errorIf(t, local != encoded || fmt.Sprint(lerr) != fmt.Sprint(err),
+				"%#v: without encoding %s, %v, with it %s, %v", key, local, lerr, encoded, err)
+		}
+		in := kv.GroupsInput{Prefix: kv.Key{"k"}} // which are not found
+		input, _ := wire.Output.Marshal(in)
+		_, encoded := call(host.KVGroups, input, nil)
+		if _, local := call(host.KVGroups, nil, &in); host.CodeOf(local) != host.CodeOf(encoded) {
+			t.Errorf("%v, and encoded %v", local, encoded)
+		}
+		_, err := call(host.KVWatch, nil, &kv.WatchInput{Keys: []kv.WatchedKey{{Key: kv.Key{"k"}}}})
+		errorIf(t, err == nil || !strings.Contains(err.Error(), "as a value"), "kv.watch: %v", err)
+		if _, err = call("look", nil, &kv.GetInput{Key: kv.Key{"k"}}); err == nil {
+			t.Error("look takes a value")
+		}
+	})
+}
+
+// A caller whose context has not made its Done waits with a timer of the kernel's, which many calls share one after the other.
+func TestCallEndsAtTheDeadlineOfAContextThatHasNoChannel(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		call := func(parent context.Context, limit, work time.Duration, asks bool) error {
+			ctx := timed.Until(parent, time.Now().Add(limit))
+			defer ctx.Cancel()
+			start := time.Now()
+			over := make(chan struct{})
+			_, err := g.Call(ctx, &host.Request{Address: pAddr("a"), Method: "do", Codec: host.JSON, Input: remember(deed(func(_ *puppet, h host.Turn) error {
+				defer close(over)
+				if asks {
+					h.Done() // which asks the caller's context
+				}
+				time.Sleep(work)
+				return nil
+			}))})
+			took := time.Since(start)
+			errorIf(t, took != min(limit, work) && parent.Err() == nil, "a call of %v with a limit of %v took %v", work, limit, took)
+			<-over
+			synctest.Wait()
+			return err
+		}
+		for _, asks := range []bool{false, true} {
+			for range 20 {
+				wantCode(t, call(t.Context(), time.Second, 2*time.Second, asks), host.DeadlineExceeded)
+				for range 3 {
+					check(t, call(t.Context(), 2*time.Second, time.Second, asks))
+				}
+				parent, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Second, cancel)
+				wantCode(t, call(parent, 2*time.Second, 3*time.Second, asks), host.Canceled)
 			}
 		}
 	})
+}
+
+// An orderNotes is the order of a request that reads. Its turn comes when the turns before it have run.
+type orderNotes struct {
+	before func()
+	calls  string
+}
+
+// Reads implements host.Order.
+func (o *orderNotes) Reads(context.Context) bool {
+	o.before()
+	o.calls += "reads "
+	return true
+}
+
+// Placed implements host.Order.
+func (o *orderNotes) Placed() { o.calls += "placed " }
+
+// Waits implements host.Order.
+func (o *orderNotes) Waits() { o.calls += "waits " }
+
+// A later request begins while the handler of a query runs, and no earlier turn is missing in what the query sees.
+func TestQueryHasItsPlaceWhenTheTurnsBeforeItHaveRunAndNotWhenItIsAnswered(t *testing.T) {
+	for _, awake := range []bool{true, false} {
+		bubble(t, nil, nil, func(t *testing.T, g *stage) {
+			if awake {
+				g.must("a", add(1))
+			}
+			o := &orderNotes{before: func() { g.must("a", add(1)) }}
+			seen, at := 0, ""
+			look := glance(func(s *puppetState, _ host.Reader) error { seen, at = s.N, o.calls; return nil })
+			if _, err := g.Call(t.Context(), &host.Request{Address: pAddr("a"), Method: "look", Codec: host.JSON, Input: remember(look), Order: o}); err != nil {
+				t.Fatal(err)
+			}
+			n := g.n("a")
+			errorIf(t, seen != n || at != "reads placed ",
+				"awake %t: the query saw %d of %d turns, and had %q when its handler ran", awake, seen, n, at)
+		})
+	}
 }

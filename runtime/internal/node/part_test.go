@@ -182,9 +182,7 @@ func (b *bench) must(key, what string) {
 func (b *bench) rows() (dump string) {
 	b.t.Helper()
 	id, ok, err := b.store.Lookup(b.Identity(pAddr("a")))
-	if err != nil || !ok {
-		b.t.Fatal(ok, err)
-	}
+	fatalIf(b.t, err != nil || !ok, "%v %v", ok, err)
 	snap := b.store.Snapshot(id)
 	defer snap.Close()
 	page, err := snap.List(engine.ListQuery{})
@@ -264,16 +262,13 @@ func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 						t.Errorf("the error is %v", err)
 					}
 					time.Sleep(time.Second)
-					if after := b.rows(); !x.changes && after != before {
-						t.Errorf("left behind: %s, not %s", after, before)
-					}
+					after := b.rows()
+					errorIf(t, !x.changes && after != before, "left behind: %s, not %s", after, before)
 					b.p.heal()
 					b.must("other", "")
 					time.Sleep(time.Hour)
 					b.must("a", "")
-					if x.rebuilt && b.core("a") == core {
-						t.Error("the core with the part's memory is still used")
-					}
+					errorIf(t, x.rebuilt && b.core("a") == core, "the core with the part's memory is still used")
 					happened := map[string]*atomic.Int64{ // once, although the hook has failed
 						"Due": &b.p.fired, "fire": &b.p.fired, "Run": &b.p.fired, "TakeUp": &b.p.takenUp, "Durable": &b.p.told,
 					}[x.hook]
@@ -343,9 +338,7 @@ func (s *survivor) Lost()     { s.lost.Add(1) }
 func (b *bench) post(j kernel.Job) error {
 	done := make(chan error, 1)
 	w := &kernel.Work{Job: j, Existing: true, Finish: func(w *kernel.Work) { done <- w.Err }}
-	if _, err := b.Post(b.Types["p"], pAddr("a"), w, nil); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, errOf(b.Post(b.Types["p"], pAddr("a"), w, nil)))
 	return <-done
 }
 
@@ -375,12 +368,8 @@ func TestDestructionThatIsNotCommittedTellsWhatSurvivesTheCore(t *testing.T) {
 					t.Error("the destruction was committed")
 				}
 				synctest.Wait()
-				if n := s.lost.Load(); n != 1 {
-					t.Errorf("what survives was told %d times that the core was lost", n)
-				}
-				if _, err := b.Lookup(t.Context(), pAddr("a")); err != nil {
-					t.Error(err)
-				}
+				same(t, s.lost.Load(), 1, "times what survives was told that the core was lost")
+				check(t, errOf(b.Lookup(t.Context(), pAddr("a"))))
 				b.must("a", "")
 			})
 		})

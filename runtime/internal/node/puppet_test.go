@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/runtime/internal/part/trace"
@@ -367,9 +369,7 @@ func (g *stage) mustVerb(key, name string, in, out any) {
 
 func (g *stage) destroy(key string) {
 	g.t.Helper()
-	if err := g.Destroy(context.Background(), pAddr(key)); err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, g.Destroy(context.Background(), pAddr(key)))
 }
 
 func (g *stage) whyOf(key string) (x host.Explanation) {
@@ -381,9 +381,7 @@ func (g *stage) whyOf(key string) (x host.Explanation) {
 func wantCode(t testing.TB, err error, code host.Code) *host.Error {
 	t.Helper()
 	var e *host.Error
-	if !errors.As(err, &e) || e.Code != code {
-		t.Fatalf("the error is %v, not of code %q", err, code)
-	}
+	fatalIf(t, !errors.As(err, &e) || e.Code != code, "the error is %v, not of code %q", err, code)
 	return e
 }
 
@@ -455,6 +453,28 @@ func afterCuts[T any](g *stage, note func() T, f func(), check func(m *stage, no
 			g.t.Fatalf("after cut %d of %d", i, len(disks))
 		}
 		m.stop()
+	}
+}
+
+var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.FatalIf, testutil.ErrorIf
+
+// errOf returns the error of a call that also returns a value.
+func errOf[T any](_ T, err error) error { return err }
+
+// same makes the test fail unless got is want. where says of what.
+func same[T comparable](t testing.TB, got, want T, where ...any) {
+	if got != want {
+		t.Helper()
+		t.Error(append(where, fmt.Sprintf("got %v, want %v", got, want))...)
+	}
+}
+
+// gives is same for the result of a call that must succeed.
+func gives[T comparable](t testing.TB, want T, where ...any) func(got T, err error) {
+	return func(got T, err error) {
+		t.Helper()
+		check(t, err, where...)
+		same(t, got, want, where...)
 	}
 }
 

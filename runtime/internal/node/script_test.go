@@ -76,7 +76,7 @@ func (s *scene) play(input string) string {
 		w.Close()
 	}
 	synctest.Wait()
-	return s.out.String()
+	return strings.Join(shorten(strings.Split(s.out.String(), "\n"), 0), "\n")
 }
 
 // A scene is the state of a scenario.

@@ -52,9 +52,7 @@ func (g *stage) checkToken(text string) error {
 func (g *stage) grant(text string) *token.Grant {
 	g.t.Helper()
 	grant, err := g.CheckToken(context.Background(), pAddr("a"), text)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, err)
 	return grant
 }
 
@@ -162,14 +160,11 @@ func TestATokenAllowsItsRightsWithinItsPrefix(t *testing.T) {
 	}
 	for _, words := range []string{"read", "write", "read,write", "read,watch", "read,write,watch"} {
 		grant := g.grant(g.newToken(rights(words, "in")).Text)
-		if grant.Rights.String() != words {
-			t.Fatal(grant)
-		}
+		fatalIf(t, grant.Rights.String() != words, "%v", grant)
 		try := func(name, input string, allowed bool) {
 			_, err := g.granted(grant, name, input)
-			if allowed && err != nil || !allowed && host.CodeOf(err) != host.PermissionDenied {
-				t.Errorf("%s: %s %s: %v, allowed: %t", words, name, input, err, allowed)
-			}
+			errorIf(t, allowed && err != nil || !allowed && host.CodeOf(err) != host.PermissionDenied,
+				"%s: %s %s: %v, allowed: %t", words, name, input, err, allowed)
 		}
 		for name, c := range tokenCalls {
 			for _, input := range c.inside {
@@ -198,9 +193,7 @@ func TestATokenAllowsItsRightsWithinItsPrefix(t *testing.T) {
 			_, err := g.as(text, name, input)
 			denied := strings.Contains(input, "sends") || name == host.KVSetScope && strings.Contains(input, `"prefix":[]`) ||
 				name == host.KVRemoveScope && strings.Contains(input, `"prefix":[]`)
-			if (host.CodeOf(err) == host.PermissionDenied) != denied {
-				t.Errorf("the whole store: %s %s: %v", name, input, err)
-			}
+			errorIf(t, (host.CodeOf(err) == host.PermissionDenied) != denied, "the whole store: %s %s: %v", name, input, err)
 		}
 	}
 	var out kv.GetOutput
@@ -218,9 +211,7 @@ func TestNewsFromAfterATokenAreNotGivenOut(t *testing.T) {
 		g.revoke(made.ID)
 		return nil
 	})
-	if !errors.Is(err, token.ErrInvalid) {
-		t.Errorf("after the token was revoked: %v", err)
-	}
+	errorIf(t, !errors.Is(err, token.ErrInvalid), "after the token was revoked: %v", err)
 }
 
 // A page of all, the digest of one and a cursor of it are not good for more because a token is shown with them.
@@ -266,9 +257,7 @@ func TestTokensThatAreNotValid(t *testing.T) {
 			t.Errorf("at %v: %v", a, err)
 		}
 	}
-	if g.Find(pAddr("absent")) != nil {
-		t.Error("checking a token woke an actor")
-	}
+	errorIf(t, g.Find(pAddr("absent")) != nil, "checking a token woke an actor")
 }
 
 // An idempotency key keeps a reply, and a reply of token.create has a secret.
@@ -284,15 +273,11 @@ func TestTheSecretOfATokenIsNowhereInTheStore(t *testing.T) {
 		r.IdempotencyKey = "k"
 		reply, err := g.Call(t.Context(), r)
 		var out token.CreateOutput
-		if err != nil || json.Unmarshal(reply.Output, &out) != nil {
-			t.Fatal(err)
-		}
+		fatalIf(t, err != nil || json.Unmarshal(reply.Output, &out) != nil, "%v", err)
 		g.grant(out.Text)
 		secrets = append(secrets, out.Text[len(token.Prefix)+len(out.ID):])
 	}
-	if secrets[0] == secrets[1] {
-		t.Error("a repeated call has shown a token again")
-	}
+	errorIf(t, secrets[0] == secrets[1], "a repeated call has shown a token again")
 	g.stop()
 	found := false
 	err := filepath.WalkDir(g.dir, func(path string, d fs.DirEntry, err error) error {
@@ -302,15 +287,11 @@ func TestTheSecretOfATokenIsNowhereInTheStore(t *testing.T) {
 		data, err := os.ReadFile(path)
 		found = found || bytes.Contains(data, []byte("needle-7"))
 		for _, s := range secrets {
-			if bytes.Contains(data, []byte(s[:16])) {
-				t.Errorf("%s has a secret", path)
-			}
+			errorIf(t, bytes.Contains(data, []byte(s[:16])), "%s has a secret", path)
 		}
 		return err
 	})
-	if err != nil || !found {
-		t.Errorf("the row was found: %t, %v", found, err)
-	}
+	errorIf(t, err != nil || !found, "the row was found: %t, %v", found, err)
 }
 
 // A watcher, a feed and a poll that wait end when their token does, however it ends, and an idle watch costs nothing until then.
@@ -334,9 +315,7 @@ func followUntil(t *testing.T, end string) {
 	grant := g.grant(made.Text)
 	ctx := token.With(t.Context(), grant)
 	w, err := g.WatchKV(ctx, pAddr("a"), kv.Watching{Prefixes: []kv.Key{{"in"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer w.Close()
 	_, err = g.WatchKV(ctx, pAddr("a"), kv.Watching{Prefixes: []kv.Key{{}}})
 	wantCode(t, err, host.PermissionDenied)
@@ -346,18 +325,14 @@ func followUntil(t *testing.T, end string) {
 	}
 	var at kv.FeedOutput
 	out, err := g.granted(grant, host.KVFeed, `{"prefixes":[["in"]]}`)
-	if err != nil || json.Unmarshal([]byte(out), &at) != nil {
-		t.Fatal(err)
-	}
+	fatalIf(t, err != nil || json.Unmarshal([]byte(out), &at) != nil, "%v", err)
 	g.kv("other=1")
 	time.AfterFunc(18*time.Second, func() {
 		switch end {
 		case "revoked":
 			g.revoke(made.ID)
 		case "destroyed":
-			if err := g.Destroy(context.Background(), pAddr("a")); err != nil {
-				t.Error(err)
-			}
+			check(t, g.Destroy(context.Background(), pAddr("a")))
 		}
 	})
 	began := time.Now()
@@ -367,9 +342,8 @@ func followUntil(t *testing.T, end string) {
 			if err := f(); end == "destroyed" && host.CodeOf(err) != host.Destroyed || end != "destroyed" && !errors.Is(err, token.ErrInvalid) {
 				t.Errorf("%s: %v", what, err)
 			}
-			if d := time.Since(began); d < 17*time.Second || d > 21*time.Second {
-				t.Errorf("%s has ended after %s", what, d)
-			}
+			d := time.Since(began)
+			errorIf(t, d < 17*time.Second || d > 21*time.Second, "%s has ended after %s", what, d)
 		})
 	}
 	follow("the watch", func() error { _, err := w.Next(ctx); return err })
@@ -406,9 +380,7 @@ func TestTokensAreBoundedAndSafeToUseTogether(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 3 {
-				if _, err := g.as(g.newToken(rights("read", "in")).Text, host.KVGet, `{"key":["in"]}`); err != nil {
-					t.Error(err)
-				}
+				check(t, errOf(g.as(g.newToken(rights("read", "in")).Text, host.KVGet, `{"key":["in"]}`)))
 			}
 			g.revoke(g.newToken(reads).ID)
 			g.newToken(reads)
@@ -417,9 +389,8 @@ func TestTokensAreBoundedAndSafeToUseTogether(t *testing.T) {
 	all.Wait()
 	full := func(in token.CreateInput) {
 		t.Helper()
-		if e := wantCode(t, g.verb("a", host.TokenCreate, in, nil), host.TooLarge); e.Metadata["limit"] != "1000" {
-			t.Errorf("%v", e)
-		}
+		e := wantCode(t, g.verb("a", host.TokenCreate, in, nil), host.TooLarge)
+		errorIf(t, e.Metadata["limit"] != "1000", "%v", e)
 	}
 	full(reads)
 	// One of so many inspects. It counts like the others, has room for its successor, and goes on while others are revoked.
@@ -431,9 +402,7 @@ func TestTokensAreBoundedAndSafeToUseTogether(t *testing.T) {
 		t.Error("the list lacks the token that inspects, or has the one before")
 	}
 	full(reads)
-	if n := g.revoke(ids[1]); n != 1 {
-		t.Errorf("revoked %d", n)
-	}
+	same(t, g.revoke(ids[1]), 1, "revoked")
 	g.grant(made.Text)
 	g.revoke(made.ID)
 	if all := g.tokenIDs(); len(ids) != token.MaxTokens || !slices.Equal(all, ids[2:]) {
@@ -457,9 +426,7 @@ func TestATokenWithAPrefixMakesFewScopes(t *testing.T) {
 	}
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	remove := func(prefix string) {
 		t.Helper()
@@ -471,9 +438,7 @@ func TestATokenWithAPrefixMakesFewScopes(t *testing.T) {
 		must(set(below, fmt.Sprintf(`["in",%d]`, i)))
 	}
 	e := wantCode(t, set(below, `["in","x"]`), host.TooLarge)
-	if e.Metadata["field"] != "prefix" || e.Metadata["limit"] != "100" {
-		t.Errorf("%v, with %v", e, e.Metadata)
-	}
+	errorIf(t, e.Metadata["field"] != "prefix" || e.Metadata["limit"] != "100", "%v, with %v", e, e.Metadata)
 	must(set(below, `["in",7]`))
 	must(set(beside, `["in2","x"]`))
 	must(set(whole, `["in","y"]`))
@@ -561,17 +526,14 @@ func TestANewTokenThatInspectsEndsTheOneBefore(t *testing.T) {
 		})
 		g.grant(olds[0].Text)
 		g.grant(olds[1].Text)
-		if n := g.revoke(olds[0].ID); n != 1 {
-			t.Errorf("%d are revoked", n)
-		}
+		same(t, g.revoke(olds[0].ID), 1, "are revoked")
 		wantCode(t, g.checkToken(olds[0].Text), host.Unauthenticated)
 		third := g.newToken(inspects)
 		wantCode(t, g.checkToken(olds[1].Text), host.Unauthenticated)
 		g.grant(third.Text)
 		page, err := g.Inspect(t.Context(), pAddr("a"), host.InspectQuery{})
-		if err != nil || !slices.ContainsFunc(page.Keys, func(k host.StoredKey) bool { return k.Text == "inspector-token" }) {
-			t.Error(page, err)
-		}
+		errorIf(t, err != nil || !slices.ContainsFunc(page.Keys, func(k host.StoredKey) bool { return k.Text == "inspector-token" }),
+			"%v %v", page, err)
 		g.revoke(third.ID)
 
 		g.rewrite(func(rows *engine.WriteSet) error {
@@ -629,9 +591,7 @@ func TestTooManyTokensThatAreNotValidAreRefused(t *testing.T) {
 			wantCode(t, g.checkToken(text), host.Overloaded)
 		}
 		for _, key := range []string{"absent", "a"} {
-			if n := flood(pAddr(key)); n != 200 {
-				t.Errorf("%d of 300 are refused of %s, want 200", n, key)
-			}
+			same(t, flood(pAddr(key)), 200, "of 300 are refused of", key)
 		}
 		g.grant(made.Text)
 		g.grant(inspects.Text)

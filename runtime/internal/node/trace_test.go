@@ -17,6 +17,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/audit"
 	"github.com/cairn-run/cairn/actor/host/trace"
 	parttrace "github.com/cairn-run/cairn/runtime/internal/part/trace"
 )
@@ -34,9 +35,7 @@ func (g *stage) spans(key string, in trace.ReadInput) []trace.Span {
 	g.t.Helper()
 	var out trace.ReadOutput
 	g.mustVerb(key, host.TraceRead, in, &out)
-	if len(out.Damaged) > 0 {
-		g.t.Fatalf("damaged: %v", out.Damaged)
-	}
+	fatalIf(g.t, len(out.Damaged) > 0, "damaged: %v", out.Damaged)
 	return out.Spans
 }
 
@@ -95,9 +94,7 @@ func TestATurnThatIsCutOffIsKept(t *testing.T) {
 		"stop": {sampledFrom, false, func(g *stage, letGo func()) {
 			ctx, cancel := context.WithTimeout(g.t.Context(), time.Second)
 			defer cancel()
-			if g.Close(ctx) == nil {
-				g.t.Error("it closed")
-			}
+			errorIf(g.t, g.Close(ctx) == nil, "it closed")
 			letGo()
 			g.store.Close()
 			g.start()
@@ -117,15 +114,12 @@ func TestATurnThatIsCutOffIsKept(t *testing.T) {
 				go g.doFrom("a", c.from, func(*puppet, host.Turn) error { close(begun); <-hold; return nil })
 				<-begun
 				if c.from == sampledFrom {
-					if s := named(t, g.ofParent("a"), "turn do"); s.End != nil {
-						t.Errorf("the open turn is %+v", s)
-					}
+					s := named(t, g.ofParent("a"), "turn do")
+					errorIf(t, s.End != nil, "the open turn is %+v", s)
 				}
 				c.cut(g, func() { close(hold); synctest.Wait() })
 				s := named(t, g.ofParent("a"), "turn do")
-				if s.End == nil || s.Status != "error" || (s.Message == "actor stopped") != c.stopped {
-					t.Errorf("the turn is %+v", s)
-				}
+				errorIf(t, s.End == nil || s.Status != "error" || (s.Message == "actor stopped") != c.stopped, "the turn is %+v", s)
 			})
 		})
 	}
@@ -143,30 +137,23 @@ func TestSpansThatCannotBeStoredAreDroppedAndCounted(t *testing.T) {
 			g.EndRequest(pAddr("a"), "http", "GET p", client.Child(), client, time.Now(), nil)
 		}
 		kept := len(g.ofParent("a"))
-		if n := dropped(t, metrics); kept < 400 || kept > 900 || kept+int(n) != 1_000 {
-			t.Errorf("%d spans are kept, and %v are counted as dropped", kept, n)
-		}
+		n := dropped(t, metrics)
+		errorIf(t, kept < 400 || kept > 900 || kept+int(n) != 1_000, "%d spans are kept, and %v are counted as dropped", kept, n)
 		g.EndRequest(pAddr("a"), "http", "GET p", client.Child(), client, time.Now(), host.Errorf(host.PermissionDenied, "no"))
 		time.Sleep(6 * time.Second)
-		if n := len(g.ofParent("a")); n != kept {
-			t.Errorf("%d spans are stored of %d", n, kept)
-		}
+		same(t, len(g.ofParent("a")), kept, "spans are stored")
 		before := dropped(t, metrics)
 		g.must("b", add(1))
 		g.disk.SetFree(0)
 		time.Sleep(6 * time.Second)
-		if err := g.lookAs("b", sampledFrom, func(host.Reader) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.lookAs("b", sampledFrom, func(host.Reader) error { return nil }))
 		time.Sleep(10 * time.Second)
 		if s := g.ofParent("b"); len(s) != 0 || dropped(t, metrics) == before {
 			t.Errorf("%q are held", spanNames(s))
 		}
 		g.disk.SetFree(1 << 40)
 		time.Sleep(10 * time.Second)
-		if err := g.doFrom("b", sampledFrom, add(1)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.doFrom("b", sampledFrom, add(1)))
 		registerer = prometheus.NewRegistry()
 		g.restart()
 		named(t, g.ofParent("b"), "turn do")
@@ -189,12 +176,10 @@ func TestRateBoundsTheTracesThatBegin(t *testing.T) {
 				g.must("a", add(1))
 			}
 			n := len(g.spans("a", trace.ReadInput{Name: "call p.do"}))
-			if want := 10 * (round + 1); n != want || wanted() != 100 {
-				t.Errorf("%d traces in round %d, want %d; or not 100 requests", n, round, want)
-			}
-			if s := g.BeginRequest("p", host.ParseSpan(sampledFrom)); s.Sampled() || s.IsZero() || !strings.Contains(s.String(), parentTrace) {
-				t.Errorf("a request too many has %v", s)
-			}
+			want := 10 * (round + 1)
+			errorIf(t, n != want || wanted() != 100, "%d traces in round %d, want %d; or not 100 requests", n, round, want)
+			s := g.BeginRequest("p", host.ParseSpan(sampledFrom))
+			errorIf(t, s.Sampled() || s.IsZero() || !strings.Contains(s.String(), parentTrace), "a request too many has %v", s)
 			time.Sleep(10 * time.Second)
 		}
 		if s := g.BeginRequest("p", host.ParseSpan(unsampledFrom)); s.Sampled() || s.Trace != host.ParseSpan(unsampledFrom).Trace {
@@ -206,9 +191,8 @@ func TestRateBoundsTheTracesThatBegin(t *testing.T) {
 			g.must("a", add(1))
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := len(g.spans("a", trace.ReadInput{Name: "call p.do"})); n < 20 || n > 23 {
-			t.Errorf("%d traces in 10 seconds, want about 2 a second", n)
-		}
+		n := len(g.spans("a", trace.ReadInput{Name: "call p.do"}))
+		errorIf(t, n < 20 || n > 23, "%d traces in 10 seconds, want about 2 a second", n)
 	})
 }
 
@@ -231,9 +215,7 @@ func TestRangesAndCursorsOfTraces(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		all := len(g.spans("a", trace.ReadInput{}))
-		if seen > all || seen < 20 {
-			t.Errorf("the pages have %d spans, one reading %d", seen, all)
-		}
+		errorIf(t, seen > all || seen < 20, "the pages have %d spans, one reading %d", seen, all)
 		for in, want := range map[string]int{
 			`{"start":"0001-01-01T00:00:00Z","end":"9999-12-31T00:00:00Z"}`: all,
 			`{"end":"2300-01-01T00:00:00Z"}`:                                all,
@@ -244,9 +226,7 @@ func TestRangesAndCursorsOfTraces(t *testing.T) {
 		} {
 			var out trace.ReadOutput
 			g.mustVerb("a", host.TraceRead, json.RawMessage(in), &out)
-			if len(out.Spans) != want {
-				t.Errorf("%s: %d spans, want %d", in, len(out.Spans), want)
-			}
+			errorIf(t, len(out.Spans) != want, "%s: %d spans, want %d", in, len(out.Spans), want)
 		}
 	})
 }
@@ -291,9 +271,8 @@ func TestAPageOfATraceIsBounded(t *testing.T) {
 				}
 			}
 		}
-		if len(seen) != want || actors != 3 || pages < 2 {
-			t.Errorf("%d spans of %d actors on %d pages; there are %d", len(seen), actors, pages, want)
-		}
+		errorIf(t, len(seen) != want || actors != 3 || pages < 2,
+			"%d spans of %d actors on %d pages; there are %d", len(seen), actors, pages, want)
 		if page, err := find(strings.Repeat("1", 32), ""); err != nil || len(page.Spans) != 0 {
 			t.Errorf("another trace has %+v, %v", page, err)
 		}
@@ -319,15 +298,12 @@ func TestSuccessorHasNoSpansOfItsPredecessor(t *testing.T) {
 			})
 		}()
 		time.Sleep(10 * time.Millisecond)
-		if err := errors.Join(g.doFrom("a", sampledFrom, add(1)), <-done); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(g.doFrom("a", sampledFrom, add(1)), <-done))
 		// The call and the request are over after the successor has begun.
 		g.EndRequest(pAddr("a"), "http", "POST p.do", late, host.ParseSpan(mine), began, nil)
 		g.EndRequest(pAddr("a"), "http", "POST p.more", late, host.ParseSpan(mine), time.Now(), nil)
-		if s := spanNames(g.spans("a", trace.ReadInput{TraceID: strings.Repeat("1", 32)})); len(s) != 1 || s[0] != "http POST p.more" {
-			t.Errorf("a successor shows %q", s)
-		}
+		s := spanNames(g.spans("a", trace.ReadInput{TraceID: strings.Repeat("1", 32)}))
+		errorIf(t, len(s) != 1 || s[0] != "http POST p.more", "a successor shows %q", s)
 		named(t, g.ofParent("a"), "turn do")
 	})
 }
@@ -351,9 +327,7 @@ func TestAFlushThatDoesNotGetOnIsOneGoroutine(t *testing.T) {
 		tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 			if stuck {
 				g.must("a", add(1))
-				if n := g.status("a").TraceBytes; n != 0 {
-					t.Errorf("%d bytes before anything is stored", n)
-				}
+				same(t, g.status("a").TraceBytes, 0, "bytes before anything is stored")
 			}
 			begun, end := 0, make(chan struct{})
 			if err := g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error {
@@ -382,13 +356,9 @@ func TestAFlushThatDoesNotGetOnIsOneGoroutine(t *testing.T) {
 			g.must("a", add(1))
 			time.Sleep(6 * time.Second)
 			kept := g.status("a").TraceBytes
-			if begun != want || int(kept) < spans*size {
-				t.Errorf("%d goroutines flush, want %d; %d bytes are stored", begun, want, kept)
-			}
+			errorIf(t, begun != want || int(kept) < spans*size, "%d goroutines flush, want %d; %d bytes are stored", begun, want, kept)
 			g.restart()
-			if after := g.status("a").TraceBytes; after != kept {
-				t.Errorf("%d bytes after a restart, %d before", after, kept)
-			}
+			same(t, g.status("a").TraceBytes, kept, "bytes after a restart")
 		})
 	}
 }
@@ -406,9 +376,7 @@ func (g *stage) lookAs(key, traceparent string, f func(host.Reader) error) error
 func dropped(t *testing.T, metrics *prometheus.Registry) (n float64) {
 	t.Helper()
 	families, err := metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == "cairn_trace_spans_dropped_total" {
@@ -417,4 +385,186 @@ func dropped(t *testing.T, metrics *prometheus.Registry) (n float64) {
 		}
 	}
 	return n
+}
+
+// tail follows the spans of an actor.
+func (g *stage) tail(key string, in trace.FollowInput) trace.Tail {
+	g.t.Helper()
+	t, err := g.FollowTraces(context.Background(), pAddr(key), in)
+	must(g.t, err)
+	g.t.Cleanup(t.Close)
+	return t
+}
+
+// drain returns the spans that a tail has by now, and why it has nothing else.
+func drain(t trace.Tail) (all trace.News, err error) {
+	synctest.Wait()
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
+		news, err := t.Next(ctx)
+		cancel()
+		if err != nil {
+			return all, err
+		}
+		all.Spans = append(all.Spans, news.Spans...)
+		all.Missed += news.Missed
+	}
+}
+
+// A tail that is opened while a destroy waits for the disk is that of the successor: the end of the actor before does not end it, and
+// it has none of its spans.
+func TestTailOpenedDuringADestroyIsOfTheSuccessor(t *testing.T) {
+	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		old := g.tail("a", trace.FollowInput{})
+		g.slowSyncs()
+		errs := make(chan error, 2)
+		go func() { errs <- g.doFrom("a", sampledFrom, destroySelf) }()
+		time.Sleep(10 * time.Millisecond)
+		go func() { errs <- g.do("a", add(1)) }()
+		next := old
+		for next.Life() == old.Life() {
+			time.Sleep(time.Millisecond)
+			tail, err := g.FollowTraces(context.Background(), pAddr("a"), trace.FollowInput{})
+			if err != nil {
+				wantCode(t, err, host.NotFound)
+				continue
+			}
+			defer tail.Close()
+			next = tail
+		}
+		must(t, errors.Join(<-errs, <-errs))
+		g.must("a", add(1))
+		all, err := drain(next)
+		wantCode(t, err, host.DeadlineExceeded)
+		turns := 0
+		for _, s := range all.Spans {
+			if s.Name == "turn do" {
+				turns++
+				errorIf(t, s.TraceID == parentTrace, "it has a turn of the actor before: %+v", s)
+			}
+		}
+		if turns == 0 {
+			t.Errorf("it has %q, and not the last turn", spanNames(all.Spans))
+		}
+	})
+}
+
+// A reader that takes nothing holds little, delays no turn, and is told how much it missed.
+func TestSlowTailsMissSpansAndSayHowMany(t *testing.T) {
+	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		slow, fast := g.tail("a", trace.FollowInput{Name: "sql SELECT"}), g.tail("a", trace.FollowInput{Name: "sql SELECT"})
+		text := "SELECT 1 -- " + strings.Repeat("x", 4000)
+		const rounds, each = 10, 50
+		n, size := 0, 0
+		for range rounds {
+			if err := g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error {
+				for range each {
+					if _, err := h.SQL().ExecContext(h, text); err != nil {
+						return err
+					}
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			all, _ := drain(fast)
+			n += len(all.Spans)
+		}
+		all, _ := drain(slow)
+		for i := range all.Spans {
+			size += len(all.Spans[i].Attributes["db.query.text"].(string))
+		}
+		errorIf(t, n != rounds*each || len(all.Spans)+int(all.Missed) != n || all.Missed == 0 || size > 1<<20 || size < 1<<19,
+			"the fast reader has %d spans, the slow one %d of %d bytes and missed %d", n, len(all.Spans), size, all.Missed)
+		g.doFrom("a", sampledFrom, func(_ *puppet, h host.Turn) error {
+			_, err := h.SQL().ExecContext(h, text)
+			return err
+		})
+		if all, _ := drain(slow); len(all.Spans) != 1 || all.Missed != 0 {
+			t.Errorf("afterwards it has %d spans and missed %d", len(all.Spans), all.Missed)
+		}
+	})
+}
+
+func TestSamplingIsChangedByTypeAndAtRunTime(t *testing.T) {
+	o := parttrace.Options{PerSecond: 5, Slow: time.Second, Types: map[string]trace.Rule{"q": {Share: new(0.0)}}}
+	tracing(t, o, func(t *testing.T, g *stage) {
+		recorded := func(typ string, calls int, takes time.Duration) int {
+			t.Helper()
+			a := host.Address{Type: typ, Key: []string{"a"}}
+			count := func() int {
+				var out trace.ReadOutput
+				err := g.verbAt(a, host.TraceRead, trace.ReadInput{Name: "turn do"}, &out)
+				fatalIf(t, err != nil && host.CodeOf(err) != host.NotFound, "%v", err)
+				return len(out.Spans)
+			}
+			before := count()
+			for range calls {
+				must(t, g.doAt(a, func(*puppet, host.Turn) error { time.Sleep(takes); return nil }))
+			}
+			defer time.Sleep(10 * time.Second)
+			return count() - before
+		}
+		want := func(what string, p, q, slow int) {
+			t.Helper()
+			got := [3]int{recorded("p", 20, 0), recorded("q", 20, 0), recorded("q", 1, 500*time.Millisecond)}
+			want := [3]int{p, q, slow}
+			errorIf(t, got != want, "%s: traces of p, of q and of slow turns of q are %d, want %d", what, got, want)
+		}
+		set := func(s trace.Sampling) trace.Sampling {
+			t.Helper()
+			out, err := g.SetSampling(t.Context(), s)
+			must(t, err)
+			return out
+		}
+		want("as configured", 5, 0, 0)
+		s := set(trace.Sampling{
+			Rule:  trace.Rule{PerSecond: new(int64(0))},
+			Types: map[string]trace.Rule{"q": {PerSecond: new(int64(3)), SlowMS: new(int64(100))}},
+		})
+		fatalIf(t, *s.Types["q"].Share != 1 || *s.Share != 1 || *s.SlowMS != 1000 || *g.Sampling().PerSecond != 0, "%+v", s)
+		want("changed", 0, 3, 1)
+		set(trace.Sampling{})
+		want("reset", 5, 0, 0)
+		for field, s := range map[string]trace.Sampling{
+			"per_second":    {Rule: trace.Rule{PerSecond: new(int64(-1))}},
+			"types.q.share": {Types: map[string]trace.Rule{"q": {Share: new(1.5)}}},
+			"types.x":       {Types: map[string]trace.Rule{"x": {}}},
+			"slow_ms":       {Rule: trace.Rule{SlowMS: new(int64(0))}},
+		} {
+			_, err := g.SetSampling(t.Context(), s)
+			wantField(t, err, field)
+		}
+	}, &puppetType{name: "p"}, &puppetType{name: "q"})
+}
+
+// New rules are about the node and not about an actor. They leave a record all the same, or do not hold.
+func TestRulesOfSamplingLeaveARecord(t *testing.T) {
+	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
+		o := operator
+		ctx := audit.With(t.Context(), &o)
+		set := func(rate int64) error {
+			_, err := g.SetSampling(ctx, trace.Sampling{Rule: trace.Rule{PerSecond: &rate}})
+			return err
+		}
+		must(t, set(7))
+		wantCode(t, set(-1), host.InvalidArgument)
+		g.disk.SetFree(0)
+		time.Sleep(2 * time.Second)
+		wantCode(t, set(8), host.Unavailable)
+		now := g.Sampling()
+		errorIf(t, *now.PerSecond != 7, "%d traces a second", *now.PerSecond)
+		page, err := g.Audit(t.Context(), audit.Query{})
+		fatalIf(t, err != nil || len(page.Records) != 1, "%+v, %v", page, err)
+		r := page.Records[0]
+		if r.Verb != "trace.sample" || r.Type != "" || len(r.Key) > 0 || r.Principal != "ada" || r.Reason != "to see" || string(r.Input) != `{"per_second":7}` ||
+			!strings.Contains(string(r.Before), `"per_second":100`) || !strings.Contains(string(r.After), `"per_second":7`) {
+			t.Errorf("%+v", r)
+		}
+		if page, err := g.Audit(t.Context(), audit.Query{Type: "p"}); err != nil || len(page.Records) > 0 {
+			t.Errorf("%+v, %v", page, err)
+		}
+	})
 }

@@ -33,9 +33,7 @@ func (g *stage) days(key string) []usage.Day {
 func (g *stage) storedDays(key string) (days []uint64) {
 	g.t.Helper()
 	id, _, err := g.store.Lookup(g.Identity(pAddr(key)))
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, err)
 	snap := g.store.Snapshot(id)
 	defer snap.Close()
 	start, end := keyspace.Usage.Range()
@@ -53,22 +51,14 @@ func (g *stage) storedDays(key string) (days []uint64) {
 func (g *stage) behind(key string, change func(*engine.Space) error) {
 	g.t.Helper()
 	store, err := engine.Open(g.t.Context(), engine.Options{Dir: "store", Disk: g.disk, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, err)
 	defer store.Close()
 	id, _, err := store.Lookup(engine.Identity{Namespace: "default", Type: "p", Key: []string{key}})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, err)
 	space, err := store.OpenSpace(id)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, err)
 	defer space.Close()
-	if err := change(space); err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, change(space))
 }
 
 // TestUsageIsKeptForSoManyDays lets the clock be a year ahead, too: days that it has skipped are gone, and ones to come are none.
@@ -81,9 +71,9 @@ func TestUsageIsKeptForSoManyDays(t *testing.T) {
 			time.Sleep(day)
 		}
 		rows := g.storedDays("a")
-		if d := g.days("a"); len(d) != usage.Kept || len(rows) > usage.Kept || d[0].Calls != 1 || rows[len(rows)-1]-rows[0] >= usage.Kept {
-			t.Errorf("%d days, %d rows: %v", len(d), len(rows), rows)
-		}
+		d := g.days("a")
+		errorIf(t, len(d) != usage.Kept || len(rows) > usage.Kept || d[0].Calls != 1 || rows[len(rows)-1]-rows[0] >= usage.Kept,
+			"%d days, %d rows: %v", len(d), len(rows), rows)
 		on := func(ago int64) error {
 			_, err := g.Usage(context.Background(), usage.Query{Day: usage.FormatDay(usage.DayOf(time.Now()) - ago)})
 			return err
@@ -100,9 +90,8 @@ func TestUsageIsKeptForSoManyDays(t *testing.T) {
 		time.Sleep(365 * day)
 		g.must("a", add(1))
 		time.Sleep(5 * time.Minute)
-		if days := g.storedDays("a"); len(days) != 4 {
-			t.Errorf("rows of the days %v are left", days)
-		}
+		days := g.storedDays("a")
+		errorIf(t, len(days) != 4, "rows of the days %v are left", days)
 	})
 	bubble(t, counting, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
@@ -110,9 +99,7 @@ func TestUsageIsKeptForSoManyDays(t *testing.T) {
 		g.mustVerb("a", host.ActorSleep, nil, nil)
 		g.stop()
 		future, err := record.Encode([]int64{0, 0, 0, 0, 0, 7, 7})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		g.behind("a", func(space *engine.Space) error {
 			key := keyspace.Usage.Append(nil, uint64(usage.DayOf(time.Now())+500))
 			return space.Aside(func(a *engine.Aside) error { return a.Put(key, future) })
@@ -120,9 +107,7 @@ func TestUsageIsKeptForSoManyDays(t *testing.T) {
 		g.start()
 		time.Sleep(2 * day)
 		for _, d := range g.days("a") {
-			if d.BytesStored != first {
-				t.Errorf("%+v; it has stored %d", d, first)
-			}
+			errorIf(t, d.BytesStored != first, "%+v; it has stored %d", d, first)
 		}
 	})
 }
@@ -143,17 +128,14 @@ func TestUsageOfManyActorsIsPagedAndWakesNone(t *testing.T) {
 		q := usage.Query{Type: "p", Limit: 3}
 		for more := true; more; more = q.Cursor != "" {
 			page, err := g.Usage(context.Background(), q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, a := range page.Actors {
 				calls = append(calls, a.Calls)
 			}
 			cursor, q.Cursor = cmp.Or(cursor, page.Cursor), page.Cursor
 		}
-		if want := []int64{1, 2, 3, 5, 5, 6, 7}; !slices.Equal(calls, want) || g.Memory.Awake.Load() != awake {
-			t.Errorf("%v, want %v", calls, want)
-		}
+		want := []int64{1, 2, 3, 5, 5, 6, 7}
+		errorIf(t, !slices.Equal(calls, want) || g.Memory.Awake.Load() != awake, "%v, want %v", calls, want)
 		date := func(days int) string { return time.Now().AddDate(0, 0, days).UTC().Format(time.DateOnly) }
 		if page, err := g.Usage(context.Background(), usage.Query{Day: date(-1)}); err != nil || len(page.Actors) != 0 || page.Day != date(-1) {
 			t.Errorf("before their creation: %+v, %v", page, err)
@@ -175,9 +157,7 @@ func TestEveryActionIsCountedOnceThoughTheActorSleeps(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for i := range each {
-				if err := g.do("a", add(1)); err != nil {
-					t.Error(err)
-				}
+				check(t, g.do("a", add(1)))
 				if i%5 == 0 {
 					g.verb("a", host.ActorSleep, nil, nil)
 				}
@@ -199,9 +179,7 @@ func TestEveryActionIsCountedOnceThoughTheActorSleeps(t *testing.T) {
 			if err != nil {
 				continue
 			}
-			if n < last {
-				t.Errorf("%d calls after %d", n, last)
-			}
+			errorIf(t, n < last, "%d calls after %d", n, last)
 			last = n
 		}
 	})
@@ -209,7 +187,5 @@ func TestEveryActionIsCountedOnceThoughTheActorSleeps(t *testing.T) {
 	stop.Store(true)
 	reader.Wait()
 	g.restart()
-	if n, err := calls(); n != 4*each || err != nil {
-		t.Errorf("%d calls, want %d; %v", n, 4*each, err)
-	}
+	gives[int64](t, 4*each, "calls")(calls())
 }

@@ -27,20 +27,15 @@ import (
 // explained checks an explanation: which answer, what the text says, the remedy, and the details that it must have.
 func explained(t *testing.T, x host.Explanation, why host.Why, text, remedy string, details ...string) {
 	t.Helper()
-	if x.Why != why || !strings.Contains(x.Text, text) || x.Remedy != remedy {
-		t.Errorf("it waits for %q (%s; remedy %q), and not for %q (%s; remedy %q)", x.Why, x.Text, x.Remedy, why, text, remedy)
-	}
-	if !strings.HasSuffix(x.Text, ".") {
-		t.Errorf("%q is no sentence", x.Text)
-	}
+	errorIf(t, x.Why != why || !strings.Contains(x.Text, text) || x.Remedy != remedy,
+		"it waits for %q (%s; remedy %q), and not for %q (%s; remedy %q)", x.Why, x.Text, x.Remedy, why, text, remedy)
+	errorIf(t, !strings.HasSuffix(x.Text, "."), "%q is no sentence", x.Text)
 	for i := 0; i < len(details); i += 2 {
 		if got := x.Details[details[i]]; got != details[i+1] {
 			t.Errorf("detail %s is %q, not %q", details[i], got, details[i+1])
 		}
 	}
-	if x.Status.Type == "" || x.Status.State == "" {
-		t.Error("it has no status")
-	}
+	errorIf(t, x.Status.Type == "" || x.Status.State == "", "it has no status")
 }
 
 func TestWhyOfAnActorWhoseGoroutineIsOnItsWayOut(t *testing.T) {
@@ -51,15 +46,11 @@ func TestWhyOfAnActorWhoseGoroutineIsOnItsWayOut(t *testing.T) {
 			asked++
 			x := g.whyOf("a")
 			explained(t, x, host.WhyCalls, "until it is called", "")
-			if x.Status.State != host.Asleep {
-				t.Errorf("it is %s", x.Status.State)
-			}
+			errorIf(t, x.Status.State != host.Asleep, "it is %s", x.Status.State)
 		}
 		g.must("a", add(1))
 		g.mustVerb("a", host.ActorSleep, nil, nil)
-		if asked != 1 {
-			t.Errorf("it was asked %d times", asked)
-		}
+		errorIf(t, asked != 1, "it was asked %d times", asked)
 	})
 }
 
@@ -87,9 +78,7 @@ func TestWhyOfAnActorThatIsBeingRead(t *testing.T) {
 			synctest.Wait()
 			explained(t, g.whyOf(key), host.WhyMailbox, "loading from the store for a call", "")
 			letGo()
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
+			must(t, <-done)
 			hold.Store(nil)
 			explained(t, g.whyOf(key), host.WhyCalls, "", "")
 		}
@@ -102,9 +91,7 @@ func TestWhyOfAPublisherThatIsBehind(t *testing.T) {
 	bubble(t, func(o *Options) { o.Changes = &log }, types, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
 		q := host.Address{Type: "q", Key: []string{"a"}}
-		if err := g.doAt(q, add(1)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.doAt(q, add(1)))
 		explained(t, g.whyOf("a"), host.WhyCalls, "", "")
 		log.refuse.Store(host.Errorf(host.Overloaded, "the outbox is full").Retry())
 		explained(t, g.whyOf("a"), host.WhyPublisher, "the outbox is full", "", "reason", "the outbox is full")
@@ -149,9 +136,7 @@ func TestWhyOfMessagesInQueues(t *testing.T) {
 		}
 		x := with(host.QueueStats{Queue: "mail", Pending: 2, Oldest: &old}, host.QueueStats{Queue: "jobs", Pending: 1, Oldest: &old})
 		explained(t, x, host.WhyQueue, "1 message waits in its queue jobs", "skip", "queue", "jobs", "pending", "1")
-		if x.Since == nil || !x.Since.Equal(old) {
-			t.Errorf("since %v", x.Since)
-		}
+		errorIf(t, x.Since == nil || !x.Since.Equal(old), "since %v", x.Since)
 		x = with(host.QueueStats{Queue: "dynamic", Pending: 3})
 		explained(t, x, host.WhyQueue, "3 messages wait in its queue dynamic", "skip", "queue", "dynamic")
 		g.Kernel.Parts = append(g.Kernel.Parts, unreadable{})
@@ -163,9 +148,7 @@ func TestWhyOfMessagesInQueues(t *testing.T) {
 func (g *stage) inquire() admin.Question {
 	g.t.Helper()
 	q, err := admin.Inquire(g.Kernel, g.t.Context(), g.Kernel.Types["p"], pAddr("a"))
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, err)
 	return q
 }
 
@@ -205,9 +188,9 @@ func TestWhyAnswersWithTheFirstThatApplies(t *testing.T) {
 			for _, s := range steps[:i+1] {
 				s.add(q.Inquiry)
 			}
-			if x := q.Explain(); x.Why != want.why || !strings.Contains(x.Text, want.text) {
-				t.Errorf("of %d causes it answers %q (%s), and not %q (%s)", i+1, x.Why, x.Text, want.why, want.text)
-			}
+			x := q.Explain()
+			errorIf(t, x.Why != want.why || !strings.Contains(x.Text, want.text),
+				"of %d causes it answers %q (%s), and not %q (%s)", i+1, x.Why, x.Text, want.why, want.text)
 		}
 	})
 }
@@ -215,30 +198,19 @@ func TestWhyAnswersWithTheFirstThatApplies(t *testing.T) {
 // TestEveryAnswerIsAskedForAndDocumented reads the answers from their declaration.
 func TestEveryAnswerIsAskedForAndDocumented(t *testing.T) {
 	source, err := os.ReadFile("../../../actor/host/control.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tests, err := os.ReadFile("why_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	scripts, err := os.ReadFile("testdata/why")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	page, err := os.ReadFile("../../../docs/operate/stuck-actors.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	answers := regexp.MustCompile(`(?m)^\t(Why\w+)\s+Why = "(\w+)"`).FindAllStringSubmatch(string(source), -1)
-	if len(answers) < 16 {
-		t.Fatalf("only %d answers were found", len(answers))
-	}
+	fatalIf(t, len(answers) < 16, "only %d answers were found", len(answers))
 	at := 0
 	for _, a := range answers {
-		if !strings.Contains(string(tests), "host."+a[1]+",") && !strings.Contains(string(scripts), "\nwhy "+a[2]+": ") {
-			t.Errorf("no test asks for %s", a[1])
-		}
+		errorIf(t, !strings.Contains(string(tests), "host."+a[1]+",") && !strings.Contains(string(scripts), "\nwhy "+a[2]+": "),
+			"no test asks for %s", a[1])
 		row := strings.Index(string(page[at:]), "\n| `"+a[2]+"` |")
 		if row < 0 {
 			t.Errorf("docs/operate/stuck-actors.md does not list %q, or not in the order in which it is looked for", a[2])

@@ -177,9 +177,8 @@ func TestTheBudgetOfAQuery(t *testing.T) {
 		t.Error(got)
 	}
 	for limit, want := range map[string]int{"": 100, `,"limit":500`: 500} {
-		if got := s.query(id, limit); len(got.Records) != want || !got.HasMore {
-			t.Errorf("%s: %d records", limit, len(got.Records))
-		}
+		got := s.query(id, limit)
+		errorIf(t, len(got.Records) != want || !got.HasMore, "%s: %d records", limit, len(got.Records))
 	}
 	got := s.query(id, `,"where":[{"field":"key","operator":"contains","value":"20000"}]`)
 	errorIf(t, got.keys() != "k20000" || got.HasMore, "%v", got)

@@ -1,6 +1,7 @@
 package keyval_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // The examples of the document.
@@ -36,9 +39,9 @@ func TestExamples(t *testing.T) {
 	s.put("tasks/b", `null`)
 	stamp := s.stamp("tasks/b")
 	version, err := strconv.ParseUint(stamp[:16], 16, 64)
-	if native := s.Call("kv.get", `{"key":["tasks","b"]}`); err != nil || stamp <= last || !strings.Contains(native, fmt.Sprint(`"version":`, version)) {
-		t.Errorf("%s follows %s, and is %s", stamp, last, native)
-	}
+	native := s.Call("kv.get", `{"key":["tasks","b"]}`)
+	errorIf(t, err != nil || stamp <= last || !strings.Contains(native, fmt.Sprint(`"version":`, version)),
+		"%s follows %s, and is %s", stamp, last, native)
 	s.exactly(`{"key":["tasks","b"],"value":null,"versionstamp":"STAMP"}`, "GET", "keys/tasks/b", "")
 }
 
@@ -58,9 +61,8 @@ func TestDelete(t *testing.T) {
 		s.exactly(`{"deletedCount":0}`, "DELETE", c.path, c.body)
 		s.put("a", `{"n":1}`, "a/b", `{"n":2}`, "a/1", `{"n":3}`, "ab", `{"n":4}`, "1", `{"n":5}`)
 		s.exactly(`{"deletedCount":`+c.deleted+`}`, "DELETE", c.path, c.body)
-		if left := s.keys(""); left != c.left {
-			t.Errorf("%s %s: %s", c.path, c.body, left)
-		}
+		left := s.keys("")
+		errorIf(t, left != c.left, "%s %s: %s", c.path, c.body, left)
 	}
 	s := open(t)
 	s.put("a/1", `1`, "b/1", `2`, "c", `3`)
@@ -156,9 +158,8 @@ func TestKeys(t *testing.T) {
 		"a%2Fb/c%20d/%C3%A9/~-/-": `["a/b","c d","é","~-","-"]`,
 	} {
 		s.put(path, `1`)
-		if got := s.Call("kv.get", `{"key":`+want+`}`); !strings.Contains(got, `"value":1`) {
-			t.Errorf("%s is not %s", path, want)
-		}
+		got := s.Call("kv.get", `{"key":`+want+`}`)
+		errorIf(t, !strings.Contains(got, `"value":1`), "%s is not %s", path, want)
 		s.want(200, `"value":1`, "GET", "keys/"+path, "")
 	}
 	s.exactly(`{"count":1}`, "GET", "keys/count?prefix=a%252Fb", "") // a path in a parameter is encoded once more
@@ -174,9 +175,8 @@ func TestKeys(t *testing.T) {
 		`["k",1e+21]`:                                                `["k",1e21]`,
 	} {
 		s.commit(`{"type":"set","key":` + key + `,"value":2}`)
-		if got := s.Call("kv.get", `{"key":`+want+`}`); !strings.Contains(got, `"value":2`) {
-			t.Errorf("%s is not %s", key, want)
-		}
+		got := s.Call("kv.get", `{"key":`+want+`}`)
+		errorIf(t, !strings.Contains(got, `"value":2`), "%s is not %s", key, want)
 		s.exactly(`[{"key":`+key+`,"value":2,"versionstamp":"STAMP"}]`, "POST", "keys/batch", `{"keys":[`+key+`]}`) // as it was written
 	}
 	const order = `["k",{"$bytes":"AP8="}] ["k","7"] ["k",{"__type":"bigint","value":"-123456789012345678901"}] ["k",{"__type":"bigint","value":"7"}] ` +
@@ -314,8 +314,7 @@ func TestFaultyRequests(t *testing.T) {
 	s.want(405, "POST", "POST", "keys", `{}`)
 	s.want(405, "PATCH", "PATCH", "keys/a", ``)
 	s.paths(400, "DELETE", ``, "keys/a/", "empty segment", "keys//a", "empty segment")
-	s.paths(400, "GET", ``, "keys/"+deep, "the limit is 20", "keys/"+long, "the limit is 1024",
-		"keys/a?x=1", "x")
+	s.paths(400, "GET", ``, "keys/"+deep, "the limit is 20", "keys/"+long, "the limit is 1024", "keys/a?x=1", "x")
 	s.want(400, "the body is missing", "PUT", "keys/a", ``)
 	s.bodies(400, "PUT", "keys/a", `{`, "not JSON", `{"a":1,"a":2}`, "twice")
 	s.want(413, "value: ", "PUT", "keys/a", `"`+strings.Repeat("x", 1<<20)+`"`)
@@ -382,4 +381,60 @@ func FuzzBodies(f *testing.F) {
 			errorIf(t, w.Code >= 500 || !json.Valid(w.Body.Bytes()), "%d %s", w.Code, w.Body)
 		}
 	})
+}
+
+// Streams are in the scripts of package gateway. Here are those with much in them.
+
+// follow returns what a stream says in a second of virtual time.
+func (s *store) follow(path string) string {
+	ctx, cancel := context.WithTimeout(s.T.Context(), time.Second)
+	defer cancel()
+	w := httptest.NewRecorder()
+	s.Gateway.ServeHTTP(w, s.Request("GET", path, "").WithContext(ctx))
+	return w.Body.String()
+}
+
+// The limit bounds what is there at first also if that comes in several events.
+func TestTheLimitOfAWatchIsOfAllThatIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		large := `"` + strings.Repeat("x", 1<<20-2) + `"`
+		for i := range 20 {
+			s.put(fmt.Sprint("n/", i), large)
+		}
+		text := s.follow("watch/prefix?prefix=n&limit=18")
+		if n, events := strings.Count(text, `"key":`), strings.Count(text, "event: change"); n != 18 || events < 2 {
+			t.Errorf("%d entries in %d events", n, events)
+		}
+	})
+}
+
+// A listener that settles nothing gets no more than it may hold.
+func TestAListenerHoldsSoMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		for range 70 {
+			s.want(200, "", "POST", "queue/enqueue", `{"value":1}`)
+		}
+		same(t, strings.Count(s.follow("queue/listen"), "event: message"), 64)
+		s.exactly(`{"pending":6,"processing":64,"dlq":0,"total":70}`, "GET", "queue/stats", "")
+	})
+}
+
+func TestFaultyWatches(t *testing.T) {
+	s := openWith(t, serve.Options{Limits: serve.Limits{Streams: 1}})
+	many := strings.TrimSuffix(strings.Repeat("a,", 1001), ",")
+	s.paths(400, "GET", "", "watch", "Missing 'keys' query parameter",
+		"watch?keys=", "Missing 'keys' query parameter", "watch?keys=a,", "empty segment",
+		"watch?keys="+many, "the limit is 1000", "watch?keys=a&initial=1", "initial", "watch?keys=a&limit=1", "limit",
+		"watch/prefix", "Missing 'prefix' query parameter", "watch/prefix?prefix=a&prefixes=b", "both",
+		"watch/prefix?prefixes="+many[:33], "the limit is 16", "watch/prefix?prefix=a&limit=0", "limit",
+		"watch/poll", "Missing 'keys' query parameter",
+		"watch/poll?keys=a&versionstamps=1,2", "2 versionstamps for 1 keys",
+		"watch/prefix/poll", "Missing 'prefix' query parameter", "watch/prefix/poll?prefix=a&limit=x", "limit",
+		"watch/prefix/poll?prefix=a&versionstamps=a%2500%25FF:00000000000000020000", "versionstamps",
+		"watch/prefix/poll?prefix=a&versionstamps=a%2500b:00000000000000020000", "versionstamps",
+		"watch/prefix/poll?prefix=a&versionstamps=a", "versionstamps",
+		"watch/prefix/poll?prefix=a&versionstamps=a//b:1", "versionstamps")
+	s.want(405, "HEAD", "HEAD", "watch?keys=a", "")
 }

@@ -18,9 +18,8 @@ func TestSearch(t *testing.T) {
 	s.exactly(`[{"key":["products",1],"value":{"name":"Red smartphone","price":300,"inStock":true},"versionstamp":"STAMP"}]`, "POST", "search",
 		`{"prefix":["products"],"query":"smartphone","options":{"limit":50,"where":{"price":{"$lt":500},"inStock":{"$eq":true}}}}`)
 	s.want(200, `{"__type":"bigint","value":"9007199254740993"}`, "POST", "search", `{"prefix":["products"],"query":"case","options":{"where":{"price":{"$eq":{"__type":"bigint","value":"9007199254740993"}}}}}`)
-	if got := s.want(200, "", "GET", "search?prefix=products&query=smartphone", ""); strings.Count(got, `"key"`) != 4 {
-		t.Error(got)
-	}
+	got := s.want(200, "", "GET", "search?prefix=products&query=smartphone", "")
+	errorIf(t, strings.Count(got, `"key"`) != 4, "%v", got)
 	if got := s.want(200, "", "GET", "search?prefix=products&query=smartphone&limit=2", ""); strings.Count(got, `"key"`) != 2 {
 		t.Error(got)
 	}

@@ -12,14 +12,13 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 func unhex(t testing.TB, text string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(strings.ReplaceAll(text, " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -47,9 +46,7 @@ func TestRequestsAreRead(t *testing.T) {
 		{"1a08 2064 20c801 5a01ff 7801", atomicWrite{enqueues: []enqueue{{backoffMS: []uint32{100, 200}}}}},
 	} {
 		got, err := parseAtomicWrite(unhex(t, c.text))
-		if err != nil || !reflect.DeepEqual(*got, c.want) {
-			t.Errorf("%s: %+v, %v, not %+v", c.text, got, err, c.want)
-		}
+		errorIf(t, err != nil || !reflect.DeepEqual(*got, c.want), "%s: %+v, %v, not %+v", c.text, got, err, c.want)
 	}
 	ranges, err := parseSnapshotRead(unhex(t, "0a17 0a0e"+aliceKey+"1201ff 1801 2000"))
 	if want := []readRange{{start: unhex(t, aliceKey), end: []byte{0xFF}, limit: 1}}; err != nil || !reflect.DeepEqual(ranges, want) {
@@ -80,9 +77,8 @@ func TestAnswersAreWritten(t *testing.T) {
 
 func TestMessagesThatAreNoneAreRefused(t *testing.T) {
 	for _, text := range []string{"ff", "0a05", "0a02 0a05", "08", "1000", "12020a", "0b", "1a022205 ff", "0a020801", "12021201", "1a04 2202 80 80"} {
-		if w, err := parseAtomicWrite(unhex(t, text)); err == nil {
-			t.Errorf("%s is read as %+v", text, w)
-		}
+		w, err := parseAtomicWrite(unhex(t, text))
+		errorIf(t, err == nil, "%s is read as %+v", text, w)
 	}
 }
 
@@ -127,19 +123,15 @@ func FuzzAtomicWrite(f *testing.F) {
 			return
 		}
 		in, err := w.commit(time.UnixMilli(0))
-		if c := host.CodeOf(err); err != nil && c != host.InvalidArgument && c != host.TooLarge {
-			t.Fatal(err)
-		}
+		c := host.CodeOf(err)
+		fatalIf(t, err != nil && c != host.InvalidArgument && c != host.TooLarge, "%v", err)
 		if err != nil {
 			return
 		}
-		if _, err := encoding.Marshal(in); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(encoding.Marshal(in)))
 		for i := range in.Mutations {
-			if key, err := in.Mutations[i].Key.Pack(); err != nil || !bytes.Equal(key, w.mutations[i].key) {
-				t.Fatalf("the key %x became %x, %v", w.mutations[i].key, key, err)
-			}
+			key, err := in.Mutations[i].Key.Pack()
+			fatalIf(t, err != nil || !bytes.Equal(key, w.mutations[i].key), "the key %x became %x, %v", w.mutations[i].key, key, err)
 		}
 	})
 }
@@ -149,9 +141,8 @@ func FuzzWatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		w := new(watcher)
 		watching, err := w.watching(b)
-		if c := host.CodeOf(err); err != nil && c != host.InvalidArgument && c != host.TooLarge {
-			t.Fatal(err)
-		}
+		c := host.CodeOf(err)
+		fatalIf(t, err != nil && c != host.InvalidArgument && c != host.TooLarge, "%v", err)
 		for i := range watching.Keys {
 			if key, perr := watching.Keys[i].Pack(); err == nil && (perr != nil || !bytes.Equal(key, w.keys[i])) {
 				t.Fatalf("the key %x became %x, %v", w.keys[i], key, perr)
@@ -176,12 +167,13 @@ func FuzzSnapshotRead(f *testing.F) {
 			l := r.list()
 			start, err := l.Start.PackBound()
 			end, err2 := l.End.PackBound()
-			if err != nil || err2 != nil || !bytes.Equal(start, r.start) || !bytes.Equal(end, r.end) {
-				t.Fatalf("%x, %x became %x, %x: %v, %v", r.start, r.end, start, end, err, err2)
-			}
+			fatalIf(t, err != nil || err2 != nil || !bytes.Equal(start, r.start) || !bytes.Equal(end, r.end),
+				"%x, %x became %x, %x: %v, %v", r.start, r.end, start, end, err, err2)
 		}
 	})
 }
 
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

@@ -3,6 +3,7 @@ package kvconnect_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -10,14 +11,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"net/url"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/v8"
+	"github.com/cairn-run/cairn/runtime/store"
 )
 
 func TestMetadataIsExchanged(t *testing.T) {
@@ -128,9 +132,8 @@ func TestRangesAreRead(t *testing.T) {
 		{bounds(nil, nil, 9, 0), []string{}},
 		{bounds(bytes.Repeat([]byte{0xFF}, 2048), bytes.Repeat([]byte{0xFF}, 2049), 1, 1), []string{}},
 	} {
-		if got := d.read(c.bounds); !reflect.DeepEqual(got, [][]string{c.want}) {
-			t.Errorf("%d: %q, not %q", i, got, c.want)
-		}
+		got := d.read(c.bounds)
+		errorIf(t, !reflect.DeepEqual(got, [][]string{c.want}), "%d: %q, not %q", i, got, c.want)
 	}
 	if got := d.read(bounds(nil, end, 1, 0), bounds(key("b"), key("a"), 1, 0), bounds(nil, end, 1, 1)); !reflect.DeepEqual(got, [][]string{all[:1], {}, all[6:]}) {
 		t.Error(got)
@@ -185,9 +188,8 @@ func TestValuesOfOtherEncodingsAreTranslated(t *testing.T) {
 		{"bytes", `{"$bytes":"AP8="}`, "03 00ff"}, {"u64", `258`, "02 0201000000000000"},
 		{"v8", `{"$v8":"/w9UVA=="}`, "01 ff0f5454"}, {"cbor", `{"$cbor":"gQE="}`, "01 ff0f410149022400" + "01"},
 	} {
-		if out := d.Call(host.KVCommit, fmt.Sprintf(`{"mutations":[{"op":"put","key":["a"],"encoding":%q,"value":%s}]}`, c.encoding, c.value)); !strings.Contains(out, `"ok":true`) {
-			t.Error(out)
-		}
+		out := d.Call(host.KVCommit, fmt.Sprintf(`{"mutations":[{"op":"put","key":["a"],"encoding":%q,"value":%s}]}`, c.encoding, c.value))
+		errorIf(t, !strings.Contains(out, `"ok":true`), "%v", out)
 		same(t, d.get(key("a")), c.want, c.encoding, c.value)
 	}
 	// And back.
@@ -240,4 +242,200 @@ func TestLongBodiesOverHTTP2AreAskedFor(t *testing.T) {
 			"HTTP/%d, %d bytes: %s %q %v, asked %d times", c.version, c.size, res.Status, out, err, asked)
 		transport.CloseIdleConnections()
 	}
+}
+
+// An access is a way to an entry: how it is written there, and how it is read.
+type access struct {
+	name  string
+	write func() // nil if it only reads
+	read  func() string
+	want  string // what is read contains it
+}
+
+// The table of docs/http.md: each interface reads what was written through another.
+func TestInterfacesShareOneStore(t *testing.T) {
+	d := open(t, serve.Options{})
+	via := func(verb, path, body string) string {
+		t.Helper()
+		w := d.exchange(verb, "/actors/room/a/-/"+path, body, nil)
+		fatalIf(t, w.Code >= 300, "%s %s: %d %s", verb, path, w.Code, w.Body)
+		return w.Body.String()
+	}
+	over := func(name, verb, path, body, readVerb, readPath, readBody, want string) access {
+		return access{name, func() { via(verb, path, body) }, func() string { return via(readVerb, readPath, readBody) }, want}
+	}
+	via("POST", "call/kv.commit", `{"mutations":[{"op":"put","key":["cb","I"],"value":{"id":"I","name":"one"}},{"op":"put","key":["cb",true,"one","I"],"value":null}]}`)
+	goStore := store.Of(actor.NewType[struct{}]("room").Ref(d.Node, "a").KV())
+	for _, c := range []struct {
+		native string // the key, in JSON
+		key    []byte // for clients of Deno KV
+		keyval string // in JSON
+		path   string // of KeyVal; "" if it has none
+		record string // of Codebolt; "" if it is none
+		strata string // the members of a command of Strata; "" if it has none
+		group  string // of the Go package store; "" if it has none. The key is theme
+	}{
+		{`["config","theme"]`, key("config", "theme"), `["config","theme"]`, "config/theme", "", `"space":"config","key":"theme"`, "config"},
+		{`["tenant-42","config","theme"]`, key("tenant-42", "config", "theme"), `["tenant-42","config","theme"]`, "tenant-42/config/theme", "", "", "tenant-42:config"},
+		{`["users",7]`, key("users", 7), `["users",{"__type":"bigint","value":"7"}]`, "", "", "", ""},
+		{`["users",7.0]`, key("users", 7.0), `["users",7]`, "users/7", "", "", ""},
+		{`["users","7"]`, key("users", "7"), `["users","7"]`, "", "", `"space":"users","key":"7"`, ""},
+		{`["a/b",true,{"$bytes":"AP8="}]`, key("a/b", true, []byte{0, 255}), `["a/b",true,{"$bytes":"AP8="}]`, "", "", "", ""},
+		{`["cb","I","config","theme"]`, key("cb", "I", "config", "theme"), `["cb","I","config","theme"]`, "cb/I/config/theme", "I/config/theme", "", ""},
+		{`["default","theme"]`, key("default", "theme"), `["default","theme"]`, "default/theme", "", `"key":"theme"`, "default"},
+	} {
+		ways := []access{
+			over("native", "POST", "call/kv.commit", `{"mutations":[{"op":"put","key":`+c.native+`,"value":"v"}]}`,
+				"POST", "call/kv.get", `{"key":`+c.native+`}`, `"key":`+c.native+`,"value":"v"`),
+			{"Deno", func() { d.commit(mutate(set, c.key, isV8, v8.FromText("v"))) },
+				func() string { return d.get(c.key) }, "01 " + hex.EncodeToString(v8.FromText("v"))},
+			over("KeyVal", "POST", "keyval/api/atomic", `{"mutations":[{"type":"set","key":`+c.keyval+`,"value":"v"}]}`,
+				"POST", "keyval/api/keys/batch", `{"keys":[`+c.keyval+`]}`, `[{"key":`+c.keyval+`,"value":"v","versionstamp":"0`),
+		}
+		if c.path != "" {
+			ways = append(ways, over("KeyVal path", "PUT", "keyval/api/keys/"+c.path, `"v"`, "GET", "keyval/api/keys/"+c.path, "", `"value":"v"`))
+		}
+		if p := strings.Split(c.record, "/"); c.record != "" {
+			ways = append(ways, over("Codebolt", "POST", "kvstore/kv", `{"instanceId":"`+p[0]+`","namespace":"`+p[1]+`","key":"`+p[2]+`","value":"v"}`,
+				"GET", "kvstore/kv/"+c.record, "", `{"value":"v"}`),
+				access{"Codebolt's count", nil, func() string { return via("GET", "kvstore/instances/I", "") }, `"recordCount":1,"namespaces":["config"]`})
+		}
+		if c.strata != "" {
+			ways = append(ways, over("Strata", "POST", "strata/execute", `{"command":{"KvPut":{`+c.strata+`,"value":"v"}}}`,
+				"POST", "strata/execute", `{"command":{"KvGet":{`+c.strata+`}}}`, `{"Maybe":{"String":"v"}}`))
+		}
+		if c.group != "" {
+			ways = append(ways, access{"Go", func() { must(t, goStore.Set(c.group, "theme", "v")) }, func() string {
+				got, err := goStore.Get(c.group, "theme")
+				must(t, err)
+				return got
+			}, "v"})
+		}
+		for _, from := range ways {
+			if from.write == nil {
+				continue
+			}
+			via("POST", "call/kv.commit", `{"mutations":[{"op":"delete","key":`+c.native+`}]}`)
+			same(t, d.get(c.key), "", c.native)
+			from.write()
+			for _, to := range ways {
+				if got := to.read(); !strings.Contains(got, to.want) {
+					t.Errorf("%s wrote %s, and %s reads %s", from.name, c.native, to.name, got)
+				}
+			}
+		}
+	}
+}
+
+// watched is a Watch of keys.
+func watched(keys ...[]byte) (b []byte) {
+	for _, k := range keys {
+		b = append(b, message(1, message(1, k))...)
+	}
+	return b
+}
+
+// listen serves the gateway over a network until the answers are closed at the end of the test.
+func (d *database) listen() *httptest.Server {
+	server := httptest.NewServer(d.Gateway)
+	d.T.Cleanup(server.Close)
+	return server
+}
+
+// frames opens a watch over a network, and returns the answer.
+func (d *database) frames(server *httptest.Server, keys ...[]byte) *http.Response {
+	d.T.Helper()
+	r, err := http.NewRequestWithContext(d.T.Context(), http.MethodPost, server.URL+d.base.Path+"/watch", bytes.NewReader(watched(keys...)))
+	must(d.T, err)
+	r.Header = d.header.Clone()
+	w, err := server.Client().Do(r)
+	must(d.T, err)
+	d.T.Cleanup(func() { w.Body.Close() })
+	fatalIf(d.T, w.StatusCode != http.StatusOK || w.Header.Get("Content-Type") != "application/octet-stream",
+		"%v %v", w.StatusCode, w.Header)
+	return w
+}
+
+// frame reads the next frame that is not empty, as text: for each key "gone", or the encoding and the value.
+func frame(t *testing.T, w *http.Response) string {
+	t.Helper()
+	for {
+		var size [4]byte
+		must(t, errOf(io.ReadFull(w.Body, size[:])))
+		n := binary.LittleEndian.Uint32(size[:])
+		if n == 0 {
+			continue
+		}
+		b := make([]byte, n)
+		must(t, errOf(io.ReadFull(w.Body, b)))
+		fields := repeated(b)
+		errorIf(t, fields[0][0] != 1, "the status is %d", fields[0][0])
+		var keys []string
+		for _, k := range fields[1:] {
+			text := "gone"
+			if parts := repeated(k); len(parts) > 1 {
+				e := repeated(parts[1])
+				text = fmt.Sprintf("%x %x", e[2], e[1])
+			}
+			keys = append(keys, text)
+		}
+		return strings.Join(keys, ", ")
+	}
+}
+
+func TestWatchTellsTheStatesOfKeys(t *testing.T) {
+	d := open(t, serve.Options{Limits: serve.Limits{Heartbeat: 20 * time.Millisecond}})
+	server := d.listen()
+	a, b, c := key("a"), key("b", int64(1)), key("c")
+	hello := v8.FromText("hello")
+	w := d.frames(server, a, b, a) // of an actor that is not there; one key twice
+	want := func(w *http.Response, text string) {
+		t.Helper()
+		same(t, frame(t, w), text)
+	}
+	want(w, "gone, gone, gone")
+	d.commit(mutate(set, a, isV8, hello), mutate(set, c, isBytes, nil))
+	want(w, fmt.Sprintf("01 %x, gone, 01 %x", hello, hello))
+	d.commit(mutate(set, c, isBytes, []byte{1})) // is not watched
+	d.commit(mutate(set, b, isU64, u64(7)), mutate(set, a, isBytes, []byte{1}))
+	want(w, "03 01, 02 0700000000000000, 03 01")
+	d.commit(mutate(remove, a, 0, nil), mutate(remove, a, 0, nil), mutate(set, b, isU64, u64(8)))
+	want(w, "gone, 02 0800000000000000, gone")
+	var nothing [4]byte
+	if _, err := io.ReadFull(w.Body, nothing[:]); err != nil || nothing != [4]byte{} {
+		t.Errorf("%x came while nothing changed, %v", nothing, err)
+	}
+	d.commit(mutate(remove, b, 0, nil))
+	want(w, "gone, gone, gone")
+	late := d.frames(server, b, c, a, a, a, a, a, a, a, a) // as many keys as it may have
+	want(late, "gone, 03 01"+strings.Repeat(", gone", 8))
+	must(t, d.Node.Destroy(context.Background(), host.Address{Type: "room", Key: []string{"a"}}))
+	io.Copy(io.Discard, late.Body) // it ends, and the client comes back
+	want(d.frames(server, b, c), "gone, gone")
+	d.Front.Drain()
+	if err := d.Front.Close(); err != nil || d.Front.Open() != 0 {
+		t.Error(err, d.Front.Open())
+	}
+}
+
+func TestWatchRefusesWhatItCannotWatch(t *testing.T) {
+	d := open(t, serve.Options{Limits: serve.Limits{Streams: 1}})
+	for _, c := range []struct {
+		body []byte
+		text string
+		code int
+	}{
+		{nil, "the watch names no key", 400}, {[]byte{0x0A}, "is not a message", 400}, {watched([]byte("x")), "keys[0]: the key is no tuple", 400},
+		{watched(key("a"), nil), "keys[1]: the key is missing", 400}, {bytes.Repeat(watched(key("a")), 11), "more than 10 keys", 400},
+		{watched(key(strings.Repeat("x", 2050))), "keys[0]: ", 413}, {make([]byte, 33<<10), "longer than", 413},
+	} {
+		d.refused(d.send("watch", c.body), c.code, c.text)
+	}
+	server := d.listen()
+	first := d.frames(server, key("a"))
+	frame(t, first)
+	d.refused(d.send("watch", watched(key("a"))), 503, "")
+	first.Body.Close()
+	d.base = &url.URL{Path: "/actors/closed/a/-/kv"} // the id is that of another database
+	d.refused(d.send("watch", watched(key("a"))), 400, "database-id")
 }

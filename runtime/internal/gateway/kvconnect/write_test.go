@@ -198,9 +198,8 @@ func TestMessagesAreSentWithTheirCommit(t *testing.T) {
 		d.commit(mutate(set, key("a"), isBytes, nil),
 			message(3, message(1, payload, 2, time.Now().UnixMilli()-5)),
 			message(3, message(1, bigint(-7), 2, time.Now().Add(30*24*time.Hour).UnixMilli(), 3, key("dead", []byte{1}, 2.0), 4, []byte{100})))
-		if out := d.Call("queue.stats", `{"queue":"kv"}`); !strings.Contains(out, `"pending":1,"delayed":1`) {
-			t.Error(out)
-		}
+		out := d.Call("queue.stats", `{"queue":"kv"}`)
+		errorIf(t, !strings.Contains(out, `"pending":1,"delayed":1`), "%v", out)
 		same(t, d.commit(message(1, message(1, key("a"))), enqueue()), "failed [0]")
 		d.refuse(400, "mutations[0]", mutate(sum, key("a"), isU64, u64(1)), enqueue())
 		if out := d.Call("queue.stats", `{"queue":"kv"}`); !strings.Contains(out, `"pending":1,"delayed":1`) {

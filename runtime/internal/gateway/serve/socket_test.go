@@ -40,9 +40,7 @@ func TestFramesOfEveryLengthArriveWhole(t *testing.T) {
 	sizes := []int{0, 1, 125, 126, 127, 65535, 65536, 1 << 20}
 	var writers sync.WaitGroup
 	for _, n := range sizes { // all at once: frames must not mix
-		writers.Go(func() {
-			must(t, s.SendAll([][]byte{bytes.Repeat([]byte("a"), n), bytes.Repeat([]byte("b"), n)}))
-		})
+		writers.Go(func() { must(t, s.SendAll([][]byte{bytes.Repeat([]byte("a"), n), bytes.Repeat([]byte("b"), n)})) })
 	}
 	got := make(map[string]int)
 	for range 2 * len(sizes) {

@@ -14,12 +14,11 @@ func TestBranches(t *testing.T) {
 	ok(`{"KvPut":{"key":"b","value":1}}`)
 	ok(`{"KvPut":{"space":"two","key":"c","value":1}}`)
 	fork := ok(`{"BranchFork":{"source":"default","destination":"feature"}}`)
-	errorIf(t, !strings.HasPrefix(fork, `{"Branch":{"id":"feature","parent":"default","version":N,"created_at":1`),
-		"%v", fork)
+	errorIf(t, !strings.HasPrefix(fork, `{"Branch":{"id":"feature","parent":"default","version":N,"created_at":1`), "%v", fork)
 	same(t, ok(`{"BranchGet":{"branch":"feature"}}`), fork)
-	if got := ok(`"BranchList"`); !strings.HasPrefix(got, `{"Branches":[{"id":"default","parent":null,"version":N,"created_at":0},{"id":"feature",`) {
-		t.Error(got)
-	}
+	got := ok(`"BranchList"`)
+	errorIf(t, !strings.HasPrefix(got, `{"Branches":[{"id":"default","parent":null,"version":N,"created_at":0},{"id":"feature",`),
+		"%v", got)
 	s.want(`{"Bool":true}`, `{"BranchExists":{"branch":"feature"}}`)
 	s.want(`{"Bool":false}`, `{"BranchExists":{"branch":"other"}}`)
 	s.want(`{"Branch":null}`, `{"BranchGet":{"branch":"other"}}`)

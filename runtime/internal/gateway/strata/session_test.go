@@ -243,8 +243,7 @@ func TestCallersShareTransactions(t *testing.T) {
 			}
 		}
 	}
-	errorIf(t, begun-full != 100 || full != 1,
-		"one caller has %d transactions, and %d did not get room", begun-full, full)
+	errorIf(t, begun-full != 100 || full != 1, "one caller has %d transactions, and %d did not get room", begun-full, full)
 	other := s.tok(`{"rights":["read","write"]}`)
 	for i := range 50 {
 		other.in(fmt.Sprint("s", i)).want(fmt.Sprintf(`{"Session":"s%d"}`, i), `{"TxnBegin":{}}`)

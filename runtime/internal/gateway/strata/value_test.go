@@ -6,23 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/kv"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // shows returns a value as clients see it.
 func shows(t testing.TB, v kv.Value) string {
 	t.Helper()
 	text, err := appendValue(nil, v)
-	if err != nil || !json.Valid(text) {
-		t.Fatalf("%s: %v", text, err)
-	}
+	fatalIf(t, err != nil || !json.Valid(text), "%s: %v", text, err)
 	return string(text)
 }
 
@@ -51,28 +53,23 @@ func TestValuesKeepTheirTypes(t *testing.T) {
 			t.Errorf("%s: %v", in, err)
 			continue
 		}
-		if got := shows(t, v); got != want {
-			t.Errorf("%s is %s, not %s", in, got, want)
-		}
+		got := shows(t, v)
+		errorIf(t, got != want, "%s is %s, not %s", in, got, want)
 		if err := cbor.Wellformed(v.Data); err != nil {
 			t.Errorf("%s: %x is no CBOR: %v", in, v.Data, err)
 		}
-		again, err := parseValue([]byte(shows(t, v)), "value")
-		if err != nil || !bytes.Equal(again.Data, v.Data) {
-			t.Errorf("%s: %x became %x, %v", in, v.Data, again.Data, err)
-		}
+		again, err := parseValue([]byte(got), "value")
+		errorIf(t, err != nil || !bytes.Equal(again.Data, v.Data), "%s: %x became %x, %v", in, v.Data, again.Data, err)
 	}
 }
 
 func TestWrongValuesAreRefused(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 128) + strings.Repeat("]", 128)
-	if _, err := parseValue([]byte(deep), "value"); err != nil {
-		t.Error(err)
-	}
 	tagged := strings.Repeat(`{"Array":[`, 128) + strings.Repeat("]}", 128)
-	if _, err := parseValue([]byte(tagged), "value"); err != nil {
-		t.Error(err)
+	for _, in := range []string{deep, tagged} {
+		_, err := parseValue([]byte(in), "value")
+		check(t, err)
 	}
 	for in, want := range map[string]string{
 		``: "value is missing", `{"Int":1.5}`: "value.Int is not an integer", `{"Int":"1"}`: "value.Int is not an integer", `{"Int":[1]}`: "value.Int is not an integer",
@@ -87,9 +84,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	} {
 		_, err := parseValue([]byte(in), "value")
 		e, is := errors.AsType[*host.Error](err)
-		if !is || e.Code != host.InvalidArgument || !strings.Contains(e.Message, want) || e.Metadata["field"] != "value" {
-			t.Errorf("%.60s: %v, not %s", in, err, want)
-		}
+		errorIf(t, !is || e.Code != host.InvalidArgument || !strings.Contains(e.Message, want) || e.Metadata["field"] != "value",
+			"%.60s: %v, not %s", in, err, want)
 	}
 	for _, in := range []string{`"` + strings.Repeat("x", 1<<20) + `"`, "[" + strings.Repeat("1,", 1<<20) + "1]", "[" + strings.Repeat(`{"Int":1},`, 1<<20) + "1]"} {
 		if _, err := parseValue([]byte(in), "value"); host.CodeOf(err) != host.TooLarge {
@@ -103,19 +99,13 @@ func TestForeignValuesAreShown(t *testing.T) {
 	t.Parallel()
 	encoded := func(v any) []byte {
 		b, err := cbor.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return b
 	}
 	short, err := cbor.EncOptions{ShortestFloat: cbor.ShortestFloat16, Sort: cbor.SortCanonical}.EncMode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	floats, err := short.Marshal([]any{1.0, -2.5, 0.0, 6e-8, 65504.0, 1e10, math.Inf(-1), math.NaN()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range []struct {
 		v    kv.Value
 		want string
@@ -159,9 +149,7 @@ func FuzzValues(f *testing.F) {
 		}
 		text := shows(t, v)
 		again, err := parseValue([]byte(text), "value")
-		if err != nil || !bytes.Equal(again.Data, v.Data) {
-			t.Fatalf("%s: %s: %x became %x, %v", in, text, v.Data, again.Data, err)
-		}
+		fatalIf(t, err != nil || !bytes.Equal(again.Data, v.Data), "%s: %s: %x became %x, %v", in, text, v.Data, again.Data, err)
 	})
 }
 
@@ -172,9 +160,7 @@ func FuzzStoredValues(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		text, err := appendValue(nil, kv.Value{Encoding: host.EncodedTyped, Data: in})
-		if err == nil && !json.Valid(text) {
-			t.Fatalf("%x: %s", in, text)
-		}
+		fatalIf(t, err == nil && !json.Valid(text), "%x: %s", in, text)
 	})
 }
 
@@ -185,9 +171,7 @@ func FuzzCommands(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		_, cmd, err := parse(body)
-		if (cmd == nil) != (err != nil) {
-			t.Fatal(cmd, err)
-		}
+		fatalIf(t, (cmd == nil) != (err != nil), "%v %v", cmd, err)
 		if e, is := errors.AsType[*host.Error](err); err != nil && (!is || e.Code != host.InvalidArgument || e.Message == "") {
 			t.Fatal(err)
 		}
@@ -210,8 +194,83 @@ func TestErrorsShowPartsOfLongNames(t *testing.T) {
 		if put, is := cmd.(*kvPut); is {
 			_, err = parseValue(put.Value, "value")
 		}
-		if text := fmt.Sprint(err); err == nil || len(text) > 700 || !utf8.ValidString(text) || !strings.Contains(text, want) {
-			t.Errorf("%d bytes: %.900s", len(text), text)
+		text := fmt.Sprint(err)
+		errorIf(t, err == nil || len(text) > 700 || !utf8.ValidString(text) || !strings.Contains(text, want),
+			"%d bytes: %.900s", len(text), text)
+	}
+}
+
+// TestLongCommandsTakeBoundedMemory parses commands whose lists and objects have more elements than any that is done.
+func TestLongCommandsTakeBoundedMemory(t *testing.T) {
+	const size = 256 << 10
+	many := func(one string) string { return strings.Repeat(one+",", size/(len(one)+1)-100) + one }
+	var members strings.Builder
+	for i := range 25_000 {
+		fmt.Fprintf(&members, `"%x":0,`, i)
+	}
+	members.WriteString(`"x":0`)
+	for body, want := range map[string]string{
+		`{"command":{"KvBatchPut":{"entries":[` + many("{}") + `]}}}`:          "command.KvBatchPut.entries",
+		`{"command":{"KvBatchGet":{"keys":[` + many(`""`) + `]}}}`:             "command.KvBatchGet.keys",
+		`{"command":{"KvBatchDelete":{"keys":[` + many(`[]`) + `]}}}`:          "command.KvBatchDelete.keys",
+		`{"command":{` + members.String() + `}}`:                               "command",
+		`{"command":{"KvPut":{"key":"a","value":{` + members.String() + `}}}}`: "",
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _, err := parse([]byte(body))
+		runtime.ReadMemStats(&after)
+		field := ""
+		if e, is := err.(*host.Error); is {
+			field = e.Metadata["field"]
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 16*size || field != want {
+			t.Errorf("%.60s of %d bytes: %d bytes are allocated; %v", body, len(body), n, err)
 		}
 	}
 }
+
+// A transaction does not end as idle while a request uses it, however long the request takes.
+func TestATransactionInUseIsNotIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &sessions{open: make(map[sessionKey]*session), taken: make(map[sessionKey]usage)}
+		used, idles := &session{key: sessionKey{actor: "a", caller: [32]byte{1}, name: "used"}}, &session{key: sessionKey{actor: "a", caller: [32]byte{1}, name: "idle"}}
+		for _, s := range []*session{used, idles} {
+			s.tx, s.link = new(kv.Tx), new(link)
+			must(t, r.begin(s))
+		}
+		r.leave(idles)
+		time.Sleep(2 * idle)
+		r.mu.Lock()
+		r.sweep(time.Now())
+		r.mu.Unlock()
+		errorIf(t, used.lapsed || used.tx == nil || !idles.lapsed, "the one in use has ended: %v; the other: %v", used.lapsed, idles.lapsed)
+		r.leave(used)
+	})
+}
+
+// Transactions that ended by themselves, or because they read too much, leave their room to others of their actor.
+func TestTheRoomOfTransactionsThatEnded(t *testing.T) {
+	r := &sessions{open: make(map[sessionKey]*session), taken: make(map[sessionKey]usage)}
+	began := func(name string) *session {
+		t.Helper()
+		s := &session{key: sessionKey{actor: "a", caller: [32]byte{1}, name: name}, tx: new(kv.Tx), link: new(link)}
+		must(t, r.begin(s))
+		return s
+	}
+	stays := began("stays")
+	for i := range 5 {
+		s := began("other")
+		must(t, r.grow(s, maxBytes), i)
+		if err := (reads{s: s, r: r}).grow(1); err == nil || s.tx != nil || r.open[s.key] != nil {
+			t.Errorf("%d: a transaction that has read too much goes on: %v", i, err)
+		}
+	}
+	for _, k := range stays.key.takers() {
+		errorIf(t, r.taken[k] != (usage{transactions: 1}), "%+v has taken %+v", k, r.taken[k])
+	}
+	r.end(stays)
+	errorIf(t, len(r.taken) != 0, "after the last, %+v is taken", r.taken)
+}
+
+var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.FatalIf, testutil.ErrorIf

@@ -1,12 +1,16 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
@@ -58,9 +62,8 @@ func TestWatchersAreToldWhatIsDurable(t *testing.T) {
 			}
 			reader.Wait()
 		}, func(m *stage, told uint64) {
-			if is := m.stored("n")["n"].Version; is < told {
-				t.Errorf("version %d is stored, and a watcher was told %d", is, told)
-			}
+			is := m.stored("n")["n"].Version
+			errorIf(t, is < told, "version %d is stored, and a watcher was told %d", is, told)
 		})
 	})
 }
@@ -137,9 +140,7 @@ func TestChangesAreHandledOnceWhateverTheCrash(t *testing.T) {
 			time.Sleep(time.Second)
 			var log []string
 			m.must("a", func(p *puppet, _ host.Turn) error { log = slices.Clone(p.s.Log); return nil })
-			if !slices.Equal(log, want) {
-				t.Errorf("handled are the changes %q", log)
-			}
+			errorIf(t, !slices.Equal(log, want), "handled are the changes %q", log)
 		})
 	})
 }
@@ -175,22 +176,17 @@ func TestACommitIsWholeWithItsIndexQuotaAndLogWhateverTheCrash(t *testing.T) {
 			}
 			var scopes kv.ScopesOutput
 			m.mustVerb("a", host.KVScopes, kv.ScopesInput{Prefix: prefix}, &scopes)
-			if len(scopes.Scopes) != 1 || scopes.Scopes[0].Keys != int64(len(want)) || len(want) > most {
-				t.Errorf("the scope has %+v, and there is %s", scopes.Scopes, want)
-			}
+			errorIf(t, len(scopes.Scopes) != 1 || scopes.Scopes[0].Keys != int64(len(want)) || len(want) > most,
+				"the scope has %+v, and there is %s", scopes.Scopes, want)
 			var found kv.SearchOutput
 			m.mustVerb("a", host.KVSearch, kv.SearchInput{Prefix: prefix, Query: "apple"}, &found)
 			hits := map[string]string{}
 			for _, e := range found.Entries {
 				hits[keyText(e.Key)] = string(e.Value)
 			}
-			if !maps.Equal(hits, want) || found.Partial {
-				t.Errorf("the index finds %s of %s", hits, want)
-			}
+			errorIf(t, !maps.Equal(hits, want) || found.Partial, "the index finds %s of %s", hits, want)
 		})
-		if refused != 4 || len(states) < 3 {
-			t.Errorf("%d commits were refused, the cuts left %d states", refused, len(states))
-		}
+		errorIf(t, refused != 4 || len(states) < 3, "%d commits were refused, the cuts left %d states", refused, len(states))
 	})
 }
 
@@ -216,9 +212,7 @@ func TestManyEntriesExpireInSlices(t *testing.T) {
 		slices, left := 0, keys()
 		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			rows, err := g.store.Wakes(nil, 1<<60, 10)
-			if err != nil || len(rows) > 1 {
-				t.Fatalf("%d wake-ups stand: %v", len(rows), err)
-			}
+			fatalIf(t, err != nil || len(rows) > 1, "%d wake-ups stand: %v", len(rows), err)
 			now := keys()
 			if now == left {
 				continue
@@ -233,5 +227,114 @@ func TestManyEntriesExpireInSlices(t *testing.T) {
 		if slices < entries/most || last.Sub(began) > 200*time.Millisecond || left > 10 {
 			t.Errorf("%d slices in %s, %d keys are left", slices, last.Sub(began), left)
 		}
+	})
+}
+
+// TestTickIsNeitherLostNorRecordedTwiceWhateverTheCrash lets the power fail after every write and sync around ticks, and
+// looks at what is left. The handler notes each run in the state, so state and history must agree, and every tick counts.
+func TestTickIsNeitherLostNorRecordedTwiceWhateverTheCrash(t *testing.T) {
+	fails := func(due time.Time) bool { return due.Unix()%3 == 0 }
+	puppets := &puppetType{name: "p", tick: func(p *puppet, _ host.Turn) error {
+		if fails(p.tick.Due) {
+			return errors.New("boom")
+		}
+		p.s.Log = append(p.s.Log, p.tick.Due.UTC().Format("15:04:05"))
+		return nil
+	}}
+	bubble(t, nil, []*puppetType{puppets}, func(t *testing.T, g *stage) {
+		begin := time.Now()
+		g.mustVerb("a", host.ScheduleSet, host.Schedule{Name: "tick", Every: 1000, Missed: host.MissedAll, CatchUp: 1000, KeepRuns: 1000}, nil)
+		cuts := 0
+		afterCuts[int](g, nil, func() { time.Sleep(20500 * time.Millisecond) }, func(m *stage, _ int) {
+			cuts++
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			var list host.ScheduleListOutput
+			m.mustVerb("a", host.ScheduleList, nil, &list)
+			var history host.ScheduleRunsOutput
+			m.mustVerb("a", host.ScheduleRuns, host.ScheduleInput{Name: "tick"}, &history)
+			var notes, want []string
+			err := m.look("a", func(s *puppetState, _ host.Reader) error { notes = s.Log; return nil })
+			s, runs := list.Schedules[0], history.Runs
+			ticks := int(time.Since(begin) / time.Second)
+			if time.Since(begin)%time.Second == 0 {
+				ticks = int(s.Runs) // the last tick is being run at this very moment
+			}
+			fatalIf(t, err != nil || int(s.Runs) != ticks || len(runs) != min(ticks, 1000) || s.Skipped != 0,
+				"%d runs, %d in the history, %d skipped, after %d ticks; %v", s.Runs, len(runs), s.Skipped, ticks, err)
+			for j := range ticks {
+				due, run := begin.Add(time.Duration(j+1)*time.Second).UTC(), runs[len(runs)-1-j]
+				fatalIf(t, !run.Due.Equal(due) || run.Run != uint64(j+1) || (run.Result == "error") != fails(due),
+					"run %d is %+v", j+1, run)
+				if !fails(due) {
+					want = append(want, due.Format("15:04:05"))
+				}
+			}
+			fatalIf(t, !slices.Equal(notes, want), "the handler noted %v", notes)
+		})
+		errorIf(t, cuts < 12, "there were only %d cuts", cuts)
+	})
+}
+
+// cborOf encodes values as items.
+func cborOf(values ...any) [][]byte {
+	out := make([][]byte, len(values))
+	for i, v := range values {
+		out[i], _ = cbor.Marshal(v)
+	}
+	return out
+}
+
+func TestItemsAreReadInTheEncodingOfTheRequest(t *testing.T) {
+	bubble(t, nil, []*puppetType{{name: "p", outside: true}}, func(t *testing.T, g *stage) {
+		g.mustVerb("a", host.StreamAppend, host.StreamAppendInput{Stream: "log", Items: []host.Raw{host.Raw(`{"a":1}`)}}, nil)
+		out := inCBOR[host.StreamReadOutput](g, host.StreamRead, host.StreamReadInput{Stream: "log", WaitMS: 1000})
+		v, err := convertAny(0, 0, host.CBOR, out.Items[0].Value, host.JSON, nil)
+		fatalIf(t, err != nil || string(v) != `{"a":1}`, "%v %v", string(v), err)
+	})
+}
+
+// TestReaderSeesEachItemOnceWhateverTheCrash lets the power fail after every write and sync while an actor appends, and
+// lets each reader go on, from where it was at that moment, on what is left.
+func TestReaderSeesEachItemOnceWhateverTheCrash(t *testing.T) {
+	const items = 20
+	appends := func(g *stage, from int) {
+		for v := from; v <= items; v++ {
+			g.mustVerb("a", host.StreamAppend, host.StreamAppendInput{Stream: "log", Items: []host.Raw{host.Raw(fmt.Sprint(v))}, Close: v == items}, nil)
+		}
+	}
+	read := func(g *stage, seen *int) {
+		for {
+			var out host.StreamReadOutput
+			g.mustVerb("a", host.StreamRead, host.StreamReadInput{Stream: "log", After: uint64(*seen), WaitMS: 1000}, &out)
+			for _, it := range out.Items {
+				errorIf(g.t, string(it.Value) != fmt.Sprint(*seen) || int(it.Sequence) != *seen+1,
+					"item %d is %s, after %d", it.Sequence, it.Value, *seen)
+				*seen++
+			}
+			if out.Closed || out.Missed > 0 || g.t.Failed() {
+				return
+			}
+		}
+	}
+	bubble(t, nil, []*puppetType{{name: "p", outside: true}}, func(t *testing.T, g *stage) {
+		seen := 0
+		g.mustVerb("a", host.StreamAppend, host.StreamAppendInput{Stream: "log", Items: []host.Raw{host.Raw("0")}}, nil)
+		afterCuts(g, func() int { return seen }, func() {
+			var reader sync.WaitGroup
+			reader.Go(func() { read(g, &seen) })
+			appends(g, 1)
+			reader.Wait()
+		}, func(m *stage, again int) {
+			// The actor goes on from what it finds, as an author's code would.
+			var list host.StreamListOutput
+			m.mustVerb("a", host.StreamList, nil, &list)
+			last := int(list.Streams[0].Last)
+			errorIf(t, last < again, "a reader has seen %d items, %d are left", again, last)
+			appends(m, last)
+			if read(m, &again); again != items+1 {
+				t.Errorf("the reader saw %d items", again)
+			}
+		})
 	})
 }
