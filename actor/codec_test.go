@@ -40,9 +40,7 @@ func echo[In any](t testing.TB) *host.Behavior {
 	typ := actor.NewType[counter]("echo")
 	a := actor.NewAction[In, In](typ, "echo")
 	def := actor.Define(typ, actor.Spec[counter]{}, actor.On(a, func(_ *counter, _ *actor.Context, v In) (In, error) { return v, nil }))
-	if err := def.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	ensure(t, def.Validate())
 	return def.Behavior()
 }
 

@@ -24,9 +24,7 @@ func (r *rig) connect(params string, events ...string) (host.LiveConnection, err
 func (r *rig) client(nick string, events ...string) (host.LiveConnection, string) {
 	r.Helper()
 	c, err := r.connect(`{"name":"`+nick+`"}`, events...)
-	if err != nil {
-		r.Fatal(err)
-	}
+	ensure(r, err)
 	return c, c.Welcome().Connection
 }
 
@@ -36,16 +34,12 @@ func (r *rig) gets(c host.LiveConnection, want ...string) {
 	var got []string
 	for len(got) < len(want) {
 		d, err := c.Next(r.Context())
-		if err != nil {
-			r.Fatal(err)
-		}
+		ensure(r, err)
 		for _, e := range d.Events {
 			got = append(got, e.Name+" "+string(e.Data))
 		}
 	}
-	if !slices.Equal(got, want) {
-		r.Errorf("the client got %q, want %q", got, want)
-	}
+	errorIf(r, !slices.Equal(got, want), "the client got %q, want %q", got, want)
 }
 
 func TestAllConnectionsAreListedToTheLast(t *testing.T) {

@@ -166,16 +166,10 @@ func FuzzConvert(f *testing.F) {
 		}
 		// Text that is not UTF-8 has no JSON form of its own, so what comes back first is what must stay.
 		back, err := b.Convert(kind, index, to, there, from, nil)
-		if err != nil {
-			t.Fatalf("%q became %q, which does not convert back: %v", value, there, err)
-		}
+		fatalIf(t, err != nil, "%q became %q, which does not convert back: %v", value, there, err)
 		there, err = b.Convert(kind, index, from, back, to, nil)
-		if err != nil {
-			t.Fatalf("%q came back as %q, which does not convert: %v", value, back, err)
-		}
+		fatalIf(t, err != nil, "%q came back as %q, which does not convert: %v", value, back, err)
 		again, err := b.Convert(kind, index, to, there, from, nil)
-		if err != nil || string(again) != string(back) {
-			t.Fatalf("%q came back as %q, then as %q, %v", value, back, again, err)
-		}
+		fatalIf(t, err != nil || string(again) != string(back), "%q came back as %q, then as %q, %v", value, back, again, err)
 	})
 }

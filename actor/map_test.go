@@ -117,9 +117,8 @@ func kept[K, V any](
 		entries := all(t, m.All(ctx))
 		errorIf(t, len(entries) != 1000, "%s: %d entries", name, len(entries))
 		for i, e := range entries {
-			if got, want := fmt.Sprint(e.Key, e.Value), fmt.Sprint(key(text(i)), read(text(i))); got != want {
-				t.Fatalf("%s: entry %d has become %s", name, i, got)
-			}
+			got, want := fmt.Sprint(e.Key, e.Value), fmt.Sprint(key(text(i)), read(text(i)))
+			fatalIf(t, got != want, "%s: entry %d has become %s", name, i, got)
 		}
 	}
 }

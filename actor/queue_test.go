@@ -34,9 +34,7 @@ func (r *rig) send(names ...string) {
 func (r *rig) receive(lock time.Duration) *delivery {
 	r.Helper()
 	got, err := r.mail.Of(r.ref).Receive(r.Context(), handle.ReceiveConfig{Lock: lock})
-	if err != nil || len(got) != 1 {
-		r.Fatalf("received %v, %v", got, err)
-	}
+	fatalIf(r, err != nil || len(got) != 1, "received %v, %v", got, err)
 	return got[0]
 }
 
@@ -100,9 +98,8 @@ func TestMessageOptionsReachTheQueueFromAllSides(t *testing.T) {
 		}); !reflect.DeepEqual(turn.enqueued[0], want) {
 			t.Errorf("put: %+v\nwant %+v", turn.enqueued[0], want)
 		}
-		if b := turn.enqueued[1].Backoff; b == nil || len(b) > 0 {
-			t.Errorf("one attempt became the default: %v", b)
-		}
+		b := turn.enqueued[1].Backoff
+		errorIf(t, b == nil || len(b) > 0, "one attempt became the default: %v", b)
 		send := []handle.SendOption{actor.IdempotencyKey("k"), actor.Traceparent("tp")}
 		for _, o := range opts {
 			send = append(send, o)
@@ -174,9 +171,7 @@ func TestReplyOfAWorkerReachesTheCaller(t *testing.T) {
 				done <- err
 			}()
 			got, err := quotes.Receive(r.Context(), handle.ReceiveConfig{Wait: time.Minute, Lock: 2 * time.Minute})
-			if err != nil || len(got) != 1 || !got[0].WantReply || got[0].Body != "table" {
-				t.Fatal(got, err)
-			}
+			fatalIf(t, err != nil || len(got) != 1 || !got[0].WantReply || got[0].Body != "table", "%v %v", got, err)
 			time.Sleep(time.Minute + time.Second) // so that the caller asks again
 			if cause == nil {
 				check(r, got[0].Ack(r.Context(), 7), <-done)

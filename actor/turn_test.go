@@ -104,9 +104,8 @@ func TestRefusedWriteFailsTheTurnEvenIfIgnored(t *testing.T) {
 		turn := &stub{err: full, connections: make([]host.ConnectionState, 1)}
 		for _, returned := range []error{nil, own} {
 			err := d.act(turn, func(ctx *actor.Context) error { write(ctx); return returned })
-			if want := cmp.Or[error](returned, full); err != want {
-				t.Errorf("%s: %v, want %v", name, err, want)
-			}
+			want := cmp.Or[error](returned, full)
+			errorIf(t, err != want, "%s: %v, want %v", name, err, want)
 		}
 	}
 }
