@@ -46,9 +46,15 @@ func checkSplit(t *testing.T, a, b []byte) {
 	if SplitRow(pa) != len(pa) {
 		t.Fatalf("the prefix %x of %x splits at %d", pa, a, SplitRow(pa))
 	}
-	fatalIf(t, len(pa) < len(a) && bytes.Compare(pa, a) >= 0, "the prefix %x does not sort before %x", pa, a)
-	fatalIf(t, bytes.Compare(a, b) <= 0 && bytes.Compare(pa, pb) > 0, "%x <= %x, but prefixes %x > %x", a, b, pa, pb)
-	fatalIf(t, bytes.Compare(pa, pb) < 0 && bytes.Compare(a, b) >= 0, "prefixes %x < %x, but %x >= %x", pa, pb, a, b)
+	if len(pa) < len(a) && bytes.Compare(pa, a) >= 0 {
+		t.Fatalf("the prefix %x does not sort before %x", pa, a)
+	}
+	if bytes.Compare(a, b) <= 0 && bytes.Compare(pa, pb) > 0 {
+		t.Fatalf("%x <= %x, but prefixes %x > %x", a, b, pa, pb)
+	}
+	if bytes.Compare(pa, pb) < 0 && bytes.Compare(a, b) >= 0 {
+		t.Fatalf("prefixes %x < %x, but %x >= %x", pa, pb, a, b)
+	}
 	if bytes.Equal(pa, pb) && bytes.Compare(a, b) != bytes.Compare(a[len(pa):], b[len(pb):]) {
 		t.Fatalf("%x and %x share a prefix, but do not order by what follows", a, b)
 	}
@@ -59,7 +65,9 @@ func checkSuccessor(t *testing.T, a, b []byte) {
 	t.Helper()
 	prefix, other := a[:SplitRow(a)], b[:SplitRow(b)]
 	next := AppendSplitSuccessor(nil, prefix)
-	fatalIf(t, SplitRow(next) != len(next) || bytes.Compare(prefix, next) >= 0, "the successor of %x is %x", prefix, next)
+	if SplitRow(next) != len(next) || bytes.Compare(prefix, next) >= 0 {
+		t.Fatalf("the successor of %x is %x", prefix, next)
+	}
 	if bytes.Compare(prefix, other) < 0 && bytes.Compare(other, next) < 0 {
 		t.Fatalf("%x lies between %x and its successor %x", other, prefix, next)
 	}
@@ -83,19 +91,24 @@ func TestSplitKeepsWhatPebbleRequires(t *testing.T) {
 func checkRows(t *testing.T, a, b []byte) {
 	t.Helper()
 	row, metadata, rowB := AppendDataRow(nil, testID, a, 1677), AppendMetadataRow(nil, testID, a), AppendDataRow(nil, testID, b, 7)
-	fatalIf(t, bytes.Compare(row, metadata) >= 0, "of %x the metadata comes before the data", a)
+	if bytes.Compare(row, metadata) >= 0 {
+		t.Fatalf("of %x the metadata comes before the data", a)
+	}
 	prefix := appendKeyPrefix(nil, testID, a)
 	start, end := AppendScanPrefix(nil, testID, b), Successor(AppendScanPrefix(nil, testID, b))
 	for _, r := range [][]byte{row, metadata} {
-		got, err := ParseRow(r)
-		fatalIf(t, err != nil || !bytes.Equal(got.Key, a) || got.ID != testID, "%x came back as %+v (%v)", a, got, err)
-		order := bytes.Compare(a, b)
-		fatalIf(t, order != 0 && bytes.Compare(r, rowB) != order, "%x and %x change order", a, b)
+		if got, err := ParseRow(r); err != nil || !bytes.Equal(got.Key, a) || got.ID != testID {
+			t.Fatalf("%x came back as %+v (%v)", a, got, err)
+		}
+		if order := bytes.Compare(a, b); order != 0 && bytes.Compare(r, rowB) != order {
+			t.Fatalf("%x and %x change order", a, b)
+		}
 		if in(r, start, end) != bytes.HasPrefix(a, b) || (bytes.Compare(r, start) >= 0) != (bytes.Compare(a, b) >= 0) {
 			t.Fatalf("%x in a scan of %x: %v", a, b, !bytes.HasPrefix(a, b))
 		}
-		split := SplitRow(r)
-		fatalIf(t, split != len(prefix) || !bytes.HasPrefix(r, prefix), "%x splits at %d, want %d", r, split, len(prefix))
+		if split := SplitRow(r); split != len(prefix) || !bytes.HasPrefix(r, prefix) {
+			t.Fatalf("%x splits at %d, want %d", r, split, len(prefix))
+		}
 	}
 	if SplitRow(start) != len(start) {
 		t.Fatalf("the bound %x splits at %d", start, SplitRow(start))

@@ -33,30 +33,24 @@ func TestDecoderReadsElementByElement(t *testing.T) {
 	reads(t, power(70, 0))(d.BigInt())
 
 	reads(t, nil)(nil, d.Nested())
-	err := d.EndNested()
-	fatalIf(t, err == nil, "left a nested tuple with elements unread")
+	fatalIf(t, d.EndNested() == nil, "left a nested tuple with elements unread")
 	reads(t, nil)(nil, d.Nil())
 	reads(t, 1)(d.Int())
 	reads(t, Tuple{})(d.Next())
 	fatalIf(t, d.More(), "More at the end of a nested tuple")
-	if _, err := d.Next(); err == nil {
-		t.Fatal("Next at the end of a nested tuple")
-	}
+	_, err := d.Next()
+	fatalIf(t, err == nil, "Next at the end of a nested tuple")
 	reads(t, nil)(nil, d.EndNested())
 
 	reads(t, float32(1.5))(d.Float32())
 	reads(t, 2.5)(d.Float64())
 	reads(t, true)(d.Bool())
 	reads(t, false)(d.Bool())
-	if err := d.End(); err == nil {
-		t.Fatal("End with elements unread")
-	}
+	fatalIf(t, d.End() == nil, "End with elements unread")
 	reads(t, u)(d.UUID())
 	reads(t, stamp)(d.Versionstamp())
 	fatalIf(t, d.More() || d.End() != nil || d.Offset() != len(packed) || len(d.Rest()) != 0, "not at the end")
-	if err := d.EndNested(); err == nil {
-		t.Fatal("left a nested tuple that was never entered")
-	}
+	fatalIf(t, d.EndNested() == nil, "left a nested tuple that was never entered")
 }
 
 func TestDecoderStaysWhereItWasOnError(t *testing.T) {
