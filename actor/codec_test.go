@@ -117,15 +117,3 @@ func TestOnlyNoneTakesAnEmptyInput(t *testing.T) {
 		}
 	}
 }
-
-func TestOutputThatHasNoFormIsInternal(t *testing.T) {
-	typ := actor.NewType[counter]("x")
-	a := actor.NewAction[actor.None, time.Time](typ, "far")
-	b := actor.Define(typ, actor.Spec[counter]{}, actor.On(a, func(*counter, *actor.Context, actor.None) (time.Time, error) {
-		return time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC), nil
-	})).Behavior()
-	for _, as := range []host.Codec{host.CBOR, host.JSON} {
-		_, err := send(b, as, "")
-		hasCode(t, string(as), err, actor.Internal, `output of action "far": `)
-	}
-}

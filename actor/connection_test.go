@@ -110,33 +110,6 @@ func TestConnectHookRefusesAndForgets(t *testing.T) {
 	})
 }
 
-func TestDisconnectHookSeesTheLastState(t *testing.T) {
-	onNode(t, func(r *rig) {
-		one, _ := r.client("ONE")
-		_, second := r.client("TWO")
-		leave := r.leave
-		r.leave = func(s *desk, ctx *actor.Context, c *actor.Connection[member]) error {
-			_, ok, err := r.clients.Get(ctx, second)
-			errorIf(r, c.State.Nick == "ONE" && (!ok || err != nil), "the others are gone: %v", err)
-			check(r, c.Save(ctx)) // nothing to save it to, and no harm
-			return leave(s, ctx, c)
-		}
-		check(r, one.Close(r.Context(), false))
-		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
-			c, ok, err := r.clients.Get(ctx, second)
-			if err != nil || !ok {
-				return err
-			}
-			was, err := c.Close(ctx, actor.Errorf(actor.PermissionDenied, "out"))
-			again, err2 := c.Close(ctx, nil)
-			check(r, err, err2)
-			errorIf(r, !was || again || ctx.DisconnectCause() != nil, "close: %t, then %t", was, again)
-			return nil
-		})
-		r.logged("leave ONE <nil>", "leave TWO permission_denied: out")
-	})
-}
-
 func TestSubscribeHookIsAskedWithTheConnection(t *testing.T) {
 	onNode(t, func(r *rig) {
 		r.subscribe = func(ctx *actor.Context, info handle.ConnectionInfo) error {

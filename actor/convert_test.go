@@ -3,7 +3,6 @@ package actor_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
@@ -123,20 +122,6 @@ type lonely struct{ text string }
 
 func (l lonely) MarshalJSON() ([]byte, error)  { return []byte(`"` + l.text + `"`), nil }
 func (l *lonely) UnmarshalJSON(b []byte) error { l.text = strings.Trim(string(b), `"`); return nil }
-
-func TestConvertChecksWhatIsWritten(t *testing.T) {
-	typ := actor.NewType[desk]("desk")
-	actor.NewStream[time.Time](typ, "times", actor.StreamConfig{})
-	actor.NewStream[float64](typ, "floats", actor.StreamConfig{})
-	b := actor.Define(typ, actor.Spec[desk]{}).Behavior()
-	far := []byte("\xc1\x1b\x00\x00\x00\x7f\x00\x00\x00\x00") // a number of seconds in a year of five digits
-	for _, to := range []host.Codec{host.CBOR, host.JSON} {
-		out, err := b.Convert(host.StreamValue, 0, host.CBOR, far, to, nil)
-		errorIf(t, err == nil, "%s: %q", to, out)
-	}
-	out, err := b.Convert(host.StreamValue, 1, host.CBOR, []byte("\xf9\x7e\x00"), host.JSON, nil)
-	errorIf(t, err == nil, "NaN became %s", out)
-}
 
 // Whatever bytes arrive as any value: no panic, no Go types in the error, and what is accepted goes there and back.
 func FuzzConvert(f *testing.F) {
