@@ -93,9 +93,7 @@ func TestValidateReportsEveryFaultAtOnce(t *testing.T) {
 func hasFaults(t *testing.T, typ string, def actor.Definition, want ...string) error {
 	t.Helper()
 	err := def.Validate()
-	if err == nil || def.Behavior() != nil {
-		t.Fatal("the definition was accepted")
-	}
+	fatalIf(t, err == nil || def.Behavior() != nil, "the definition was accepted")
 	for _, want := range want {
 		errorIf(t, !strings.Contains(err.Error()+"\n", want), "missing: %s", want)
 	}
@@ -258,9 +256,7 @@ func TestBehaviorHasWhatIsDeclared(t *testing.T) {
 		actor.OnAlarm(ring, (*counter).ring), actor.OnCreate(create, (*counter).open), actor.On(add, (*counter).add),
 		actor.OnQuery(get, counter.get), actor.OnMessage(jobs, (*counter).ring), actor.OnSchedule(nightly, (*counter).ring),
 		actor.OnSubscribe(first, (*counter).maySubscribe), actor.OnDisconnect(clients, (*counter).leave))
-	if err := def.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	ensure(t, def.Validate())
 	got := *def.Behavior()
 	got.New, got.Decode, got.Query, got.Convert, got.Schema = nil, nil, nil, nil, nil
 	const handler = "github.com/cairn-run/cairn/actor_test.(*counter)."

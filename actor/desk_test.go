@@ -176,17 +176,13 @@ func (r *rig) turn(f func(*desk, *actor.Context) error) error {
 	var own error
 	r.script = func(s *desk, ctx *actor.Context) error { own = f(s, ctx); return own }
 	_, err := r.do.Call(r.Context(), r.ref, actor.None{})
-	if own != nil && err == nil {
-		r.Errorf("the turn returned %v and the caller got nothing", own)
-	}
+	errorIf(r, own != nil && err == nil, "the turn returned %v and the caller got nothing", own)
 	return errors.Join(own, err)
 }
 
 func (r *rig) mustTurn(f func(*desk, *actor.Context) error) {
 	r.Helper()
-	if err := r.turn(f); err != nil {
-		r.Fatal(err)
-	}
+	ensure(r, r.turn(f))
 }
 
 // look runs f in a turn and in a query of the desk.
@@ -196,9 +192,8 @@ func (r *rig) look(f func(actor.Reader) error) {
 	var own error
 	r.read = func(ctx *actor.ReadContext) error { own = f(ctx); return own }
 	defer func() { r.read = nil }()
-	if _, err := r.log.Call(r.Context(), r.ref, actor.None{}); err != nil {
-		r.Fatalf("query: %v, %v", own, err)
-	}
+	_, err := r.log.Call(r.Context(), r.ref, actor.None{})
+	fatalIf(r, err != nil, "query: %v, %v", own, err)
 }
 
 // logged checks what the desk has logged since its creation.
@@ -206,9 +201,7 @@ func (r *rig) logged(want ...string) {
 	r.Helper()
 	r.h.Settle()
 	got, err := r.log.Call(r.Context(), r.ref, actor.None{})
-	if err != nil || !slices.Equal(got, append([]string{"create"}, want...)) {
-		r.Errorf("logged %q, %v; want %q", got, err, want)
-	}
+	errorIf(r, err != nil || !slices.Equal(got, append([]string{"create"}, want...)), "logged %q, %v; want %q", got, err, want)
 }
 
 // refusing refuses the calls of these methods.
@@ -221,7 +214,7 @@ func (r *rig) refusing(err error, methods ...string) {
 	}
 }
 
-var errorIf = testutil.ErrorIf
+var ensure, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
 
 // check fails the test, which goes on, if there is an error.
 func check(t testing.TB, errs ...error) {
@@ -262,9 +255,7 @@ func called[In any](r *rig, method string) (all []In) {
 
 func decoded[T any](t testing.TB, data []byte) (v T) {
 	t.Helper()
-	if err := cbor.Unmarshal(data, &v); err != nil {
-		t.Fatal(err)
-	}
+	ensure(t, cbor.Unmarshal(data, &v))
 	return v
 }
 

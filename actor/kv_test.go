@@ -100,31 +100,6 @@ func TestListingsOfManyPages(t *testing.T) {
 	})
 }
 
-func TestSelectionsOfTheStore(t *testing.T) {
-	inTurns(t, nil, func(ctx *actor.Context) {
-		kv := ctx.KV()
-		for i := range 300 {
-			check(t, kv.Put(tuple.Tuple{"u", i}, []byte{byte(i)}))
-		}
-		check(t, kv.Put(tuple.Tuple{"v"}, nil))
-		for name, c := range map[string]struct {
-			list iter.Seq2[actor.Entry, error]
-			want int
-		}{
-			"all": {kv.List(nil), 301}, "prefix": {kv.List(tuple.Tuple{"u"}), 300}, "one": {kv.List(tuple.Tuple{"u", 3}), 1},
-			"range": {kv.Range(tuple.Tuple{"u", 1}, tuple.Tuple{"u", 3}), 2}, "to": {kv.Range(nil, tuple.Tuple{"u", 298}, actor.Reverse()), 298},
-			"from": {kv.Range(tuple.Tuple{"u", 299}, nil), 2}, "none": {kv.Range(nil, tuple.Tuple{}), 0},
-		} {
-			got := len(all(t, c.list))
-			errorIf(t, got != c.want, "%s: %d entries, want %d", name, got, c.want)
-		}
-		n, err := kv.DeleteRange(tuple.Tuple{"u", 299}, nil)
-		errorIf(t, n != 2 || err != nil, "%d removed, %v", n, err)
-		wrong := third(kv.Get(tuple.Tuple{"u", struct{}{}}))
-		hasCode(t, "a key", wrong, actor.InvalidArgument, "key part 2: type has no tuple encoding")
-	})
-}
-
 // inTurns runs functions in turns of one actor, one after the other. Its type has the contracts that declare puts on it.
 func inTurns(t *testing.T, declare func(*actor.Type[counter]), turns ...func(*actor.Context)) {
 	t.Helper()

@@ -3,7 +3,6 @@ package actor_test
 import (
 	"fmt"
 	"iter"
-	"log/slog"
 	"math"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/keyspace/tuple"
-	"github.com/cairn-run/cairn/runtime"
 )
 
 type (
@@ -117,9 +115,8 @@ func kept[K, V any](
 		entries := all(t, m.All(ctx))
 		errorIf(t, len(entries) != 1000, "%s: %d entries", name, len(entries))
 		for i, e := range entries {
-			if got, want := fmt.Sprint(e.Key, e.Value), fmt.Sprint(key(text(i)), read(text(i))); got != want {
-				t.Fatalf("%s: entry %d has become %s", name, i, got)
-			}
+			got, want := fmt.Sprint(e.Key, e.Value), fmt.Sprint(key(text(i)), read(text(i)))
+			fatalIf(t, got != want, "%s: entry %d has become %s", name, i, got)
 		}
 	}
 }
@@ -201,6 +198,7 @@ func TestMapSelections(t *testing.T) {
 		removes(7)(names.Clear(ctx))
 		_, ok, err := ctx.KV().Get(raw)
 		left := keysOf(t, nums.All(ctx))
+		hasCode(t, "a key", third(ctx.KV().Get(tuple.Tuple{"u", struct{}{}})), actor.InvalidArgument, "key part 2: type has no tuple encoding")
 		errorIf(t, !ok || err != nil || left != "-2 -1 2 3", "a map that was cleared took more: %t, %v, %s", ok, err, left)
 
 		check(t, names.Put(ctx, "a", 1, actor.TTL(time.Minute)), names.Put(ctx, "b", 1, actor.ExpireAt(ctx.Now().Add(time.Hour))))
@@ -209,44 +207,5 @@ func TestMapSelections(t *testing.T) {
 			e, ok, err := names.Entry(ctx, key)
 			errorIf(t, !ok || err != nil || !e.Expire.Equal(ctx.Now().Add(after)), "%s: %+v, %v", key, e, err)
 		}
-	})
-}
-
-// The type says what bounds a map has, also for actors that had entries before.
-func TestMapsAreBoundedAsTheirTypeDeclares(t *testing.T) {
-	type texts = actor.Map[string, string]
-	dir := t.TempDir()
-	// life runs f in a turn of the same actor, of a type whose map has a config. Then the map has n entries.
-	life := func(cfg actor.MapConfig, n int64, f func(m *texts, ctx *actor.Context)) {
-		t.Helper()
-		typ := actor.NewType[counter]("counter")
-		m, other := actor.NewMap[string, string](typ, "m", cfg), actor.NewMap[string, string](typ, "mm", actor.MapConfig{})
-		do := actor.NewAction[actor.None, int64](typ, "do")
-		def := actor.Define(typ, actor.Spec[counter]{}, actor.On(do, func(_ *counter, ctx *actor.Context, _ actor.None) (int64, error) {
-			f(m, ctx)
-			check(t, other.Put(ctx, "x", "y"))
-			return m.Len(ctx)
-		}))
-		node := must(runtime.Open(t.Context(), runtime.Options{
-			Dir: dir, Logger: slog.New(slog.DiscardHandler), Actors: []actor.Definition{def},
-		}))
-		defer node.Close()
-		got, err := do.Call(t.Context(), typ.Ref(node, "a"), actor.None{})
-		errorIf(t, got != n || err != nil, "%+v: %d entries, want %d: %v", cfg, got, n, err)
-	}
-	life(actor.MapConfig{}, 2, func(m *texts, ctx *actor.Context) { check(t, m.Put(ctx, "a", "a"), m.Put(ctx, "b", "b")) })
-	life(actor.MapConfig{MaxKeys: 3}, 3, func(m *texts, ctx *actor.Context) {
-		check(t, m.Put(ctx, "c", "c"))
-		hasCode(t, "a fourth key", m.Put(ctx, "d", "d"), actor.QuotaExceeded)
-	})
-	life(actor.MapConfig{Counted: true}, 4, func(m *texts, ctx *actor.Context) { check(t, m.Put(ctx, "d", "d")) })
-	life(actor.MapConfig{MaxBytes: 1}, 4, func(m *texts, ctx *actor.Context) {
-		hasCode(t, "more bytes", m.Put(ctx, "e", "e"), actor.QuotaExceeded)
-	})
-	life(actor.MapConfig{DefaultTTL: time.Hour}, 5, func(m *texts, ctx *actor.Context) {
-		old, _, err := m.Entry(ctx, "a")
-		check(t, err, m.Put(ctx, "f", "f"))
-		e, _, err := m.Entry(ctx, "f")
-		errorIf(t, err != nil || e.Expire.Sub(e.Updated) != time.Hour || !old.Expire.IsZero(), "%+v, %+v, %v", old, e, err)
 	})
 }

@@ -23,16 +23,12 @@ import (
 // Each program in testdata/mistakes.txtar is wrong in one way that the API promises to catch at compile time.
 func TestMistakesDoNotCompile(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/mistakes.txtar")
-	if err != nil || len(archive.Files) < 60 {
-		t.Fatalf("%d programs, %v", len(archive.Files), err)
-	}
+	fatalIf(t, err != nil || len(archive.Files) < 60, "%d programs, %v", len(archive.Files), err)
 	fset := token.NewFileSet()
 	imports := compiledImports(t, fset)
 	parse := func(f txtar.File, header string) *ast.File {
 		parsed, err := parser.ParseFile(fset, f.Name, header+string(f.Data), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ensure(t, err)
 		return parsed
 	}
 	contract := parse(archive.Files[0], "")
@@ -43,9 +39,7 @@ func TestMistakesDoNotCompile(t *testing.T) {
 			if !ok {
 				code = string(f.Data)
 			}
-			if ok == (f.Name == "control") {
-				t.Fatal("the first line does not say what the compiler says")
-			}
+			fatalIf(t, ok == (f.Name == "control"), "the first line does not say what the compiler says")
 			header := "package mustnotcompile\n"
 			for _, path := range []string{"context", "time", "github.com/cairn-run/cairn/actor", "github.com/cairn-run/cairn/actor/handle"} {
 				if strings.Contains(code, filepath.Base(path)+".") {
@@ -83,9 +77,7 @@ func compiledImports(t *testing.T, fset *token.FileSet) types.Importer {
 	cmd := exec.Command("go", append(args, "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", ".", "context")...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
+	fatalIf(t, err != nil, "go list: %v", err)
 	exports := make(map[string]string)
 	for line := range strings.Lines(string(out)) {
 		path, file, _ := strings.Cut(strings.TrimSpace(line), "\t")

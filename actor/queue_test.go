@@ -34,9 +34,7 @@ func (r *rig) send(names ...string) {
 func (r *rig) receive(lock time.Duration) *delivery {
 	r.Helper()
 	got, err := r.mail.Of(r.ref).Receive(r.Context(), handle.ReceiveConfig{Lock: lock})
-	if err != nil || len(got) != 1 {
-		r.Fatalf("received %v, %v", got, err)
-	}
+	fatalIf(r, err != nil || len(got) != 1, "received %v, %v", got, err)
 	return got[0]
 }
 
@@ -100,9 +98,8 @@ func TestMessageOptionsReachTheQueueFromAllSides(t *testing.T) {
 		}); !reflect.DeepEqual(turn.enqueued[0], want) {
 			t.Errorf("put: %+v\nwant %+v", turn.enqueued[0], want)
 		}
-		if b := turn.enqueued[1].Backoff; b == nil || len(b) > 0 {
-			t.Errorf("one attempt became the default: %v", b)
-		}
+		b := turn.enqueued[1].Backoff
+		errorIf(t, b == nil || len(b) > 0, "one attempt became the default: %v", b)
 		send := []handle.SendOption{actor.IdempotencyKey("k"), actor.Traceparent("tp")}
 		for _, o := range opts {
 			send = append(send, o)
@@ -128,66 +125,6 @@ func TestMessageOptionsReachTheQueueFromAllSides(t *testing.T) {
 		hasCode(r, "Existing", second(nobody.Send(r.Context(), job{}, actor.Existing())), actor.NotFound)
 		key := actor.KeysIfUndelivered(tuple.Tuple{"k", []byte("b")}) // which requests cannot carry
 		hasCode(r, "a key", second(nobody.Send(r.Context(), job{}, key)), actor.InvalidArgument, "key part 2 ")
-	})
-}
-
-func TestSendAllIsOneCall(t *testing.T) {
-	onNode(t, func(r *rig) {
-		ctx, jobs := r.Context(), r.jobs.Of(r.ref)
-		sent, err := jobs.SendAll(ctx, []job{{Name: "x"}, {Name: "y"}})
-		errorIf(r, err != nil || len(sent) != 2 || sent[0].ID == sent[1].ID, "%v %v", sent, err)
-		sent, err = jobs.SendAll(ctx, nil)
-		errorIf(r, sent != nil || err != nil || len(r.node.Requests()) != 1, "none: %v %v", sent, err)
-		hasCode(r, "large", second(jobs.Send(ctx, job{Name: strings.Repeat("x", 2000)})), actor.TooLarge)
-		for about, output := range map[string]string{"no message": "\xa1\x68messages\x80", "nothing": ""} {
-			odd := r.typ.Ref(&replies{Reply: host.Reply{Output: []byte(output)}}, "a")
-			hasCode(r, "an answer about "+about, second(r.jobs.Of(odd).Send(ctx, job{})), actor.Internal)
-		}
-	})
-}
-
-func TestQueueDeclaredAsAnyIsUsedByName(t *testing.T) {
-	onNode(t, func(r *rig) {
-		ctx := r.Context()
-		for name, want := range map[string]string{
-			"": "1 to 64 characters", "9": "a letter, then", "a b": "a letter, then", "cairn.x": "a letter, then", "*": "a letter, then",
-			strings.Repeat("x", 65): "1 to 64 characters", "jobs": `which is declared by itself`, "price": `queue "price", which is declared by itself`,
-		} {
-			hasCode(r, name, second(r.any.Named(name).Of(r.ref).Send(ctx, "x")), actor.InvalidArgument, want)
-		}
-		hasCode(r, "without a name", second(r.any.Of(r.ref).Send(ctx, "x")), actor.InvalidArgument, "Named")
-		hasCode(r, "another name", second(r.jobs.Named("other").Of(r.ref).Send(ctx, job{})), actor.InvalidArgument)
-		check(r, second(r.jobs.Named("jobs").Of(r.ref).Send(ctx, job{Name: "own"})), second(r.any.Named("inbox").Of(r.ref).Send(ctx, "hello")))
-		r.mustTurn(func(_ *desk, ctx *actor.Context) error { return second(r.any.Named("outbox").Put(ctx, "world")) })
-		r.logged("jobs own", "inbox hello", "outbox world")
-	})
-}
-
-func TestReplyOfAWorkerReachesTheCaller(t *testing.T) {
-	onNode(t, func(r *rig) {
-		quotes := r.quotes.Of(r.ref)
-		for _, cause := range []error{nil, errors.New("sold out")} {
-			done := make(chan error)
-			go func() {
-				got, err := quotes.Ask(r.Context(), "table")
-				errorIf(r, err == nil && got != 7, "the answer is %d", got)
-				done <- err
-			}()
-			got, err := quotes.Receive(r.Context(), handle.ReceiveConfig{Wait: time.Minute, Lock: 2 * time.Minute})
-			if err != nil || len(got) != 1 || !got[0].WantReply || got[0].Body != "table" {
-				t.Fatal(got, err)
-			}
-			time.Sleep(time.Minute + time.Second) // so that the caller asks again
-			if cause == nil {
-				check(r, got[0].Ack(r.Context(), 7), <-done)
-			} else {
-				check(r, got[0].Nack(r.Context(), cause))
-				hasCode(r, "ask", <-done, actor.FailedPrecondition, "sold out")
-			}
-		}
-		typ := actor.NewType[desk]("desk")
-		texts := actor.NewRequestQueue[string, string](typ, "price", actor.QueueConfig{})
-		hasCode(r, "a reply of another type", second(texts.Of(typ.Ref(r.node, "a")).Ask(r.Context(), "chair")), actor.Internal)
 	})
 }
 

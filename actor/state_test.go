@@ -50,9 +50,7 @@ type tree struct {
 func behaviorOf[S any](t testing.TB, spec actor.Spec[S]) *host.Behavior {
 	t.Helper()
 	def := actor.Define(actor.NewType[S]("x"), spec)
-	if err := def.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	ensure(t, def.Validate())
 	return def.Behavior()
 }
 
@@ -61,18 +59,14 @@ func saved[S any](t testing.TB, s S) ([]byte, error) {
 	t.Helper()
 	b := behaviorOf(t, actor.Spec[S]{OnCreate: func(p *S, _ *actor.Context) error { *p = s; return nil }})
 	i := b.New()
-	if err := i.Create(&stub{}); err != nil {
-		t.Fatal(err)
-	}
+	ensure(t, i.Create(&stub{}))
 	return i.Save(nil)
 }
 
 func saves[S any](t testing.TB, s S) []byte {
 	t.Helper()
 	blob, err := saved(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ensure(t, err)
 	return blob
 }
 
@@ -102,9 +96,7 @@ func TestStateRoundTripsWithoutLoss(t *testing.T) {
 	with.Left, with.hidden = 1, 1
 	blob := saves(t, with)
 	out, err := reloaded[everything](t, blob)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ensure(t, err)
 	errorIf(t, out.At.Format(time.RFC3339Nano) != in.At.Format(time.RFC3339Nano), "time: %v, want %v", out.At, in.At)
 	errorIf(t, !math.Signbit(out.F), "the sign of zero was lost")
 	for range 20 {
@@ -153,9 +145,7 @@ func TestStateThatWouldNotDecodeIsRefusedWithItsPath(t *testing.T) {
 		`["a"]: a field of type any cannot hold a map`:       second(saved(t, map[string]any{"a": map[int]int{}})),
 	} {
 		var bad *codec.ValueError
-		if !errors.As(err, &bad) || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
+		errorIf(t, !errors.As(err, &bad) || !strings.Contains(err.Error(), want), "got %v, want %q", err, want)
 	}
 }
 
@@ -205,11 +195,8 @@ func TestLoadForgetsEverythingBefore(t *testing.T) {
 	empty, err := b.New().Save(nil)
 	for _, blob := range [][]byte{nil, empty} {
 		i := b.New()
-		if err := errors.Join(err, i.Create(&stub{}), i.Load(0, blob)); err != nil {
-			t.Fatal(err)
-		}
-		if s := i.State().(*everything); s.hidden != 0 || s.I != 0 || s.M != nil {
-			t.Errorf("after Load: %+v", s)
-		}
+		ensure(t, errors.Join(err, i.Create(&stub{}), i.Load(0, blob)))
+		s := i.State().(*everything)
+		errorIf(t, s.hidden != 0 || s.I != 0 || s.M != nil, "after Load: %+v", s)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -17,38 +16,6 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
-
-func TestTurnsQueriesAndTasksSeeTheirActor(t *testing.T) {
-	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	onNode(t, func(r *rig) {
-		var seen []string
-		see := func(c interface {
-			Type() string
-			Key() []string
-			ID() string
-			Log() *slog.Logger
-		}, rest ...any) {
-			seen = append(seen, fmt.Sprint(c.Type(), c.Key(), c.ID(), c.Log() != nil, rest))
-		}
-		ref := r.typ.Ref(r.node, "a", "b")
-		r.script = func(s *desk, ctx *actor.Context) error {
-			s.logf("written")
-			see(ctx, strings.HasPrefix(ctx.Traceparent(), trace[:36]), ctx.Version(), ctx.Now().Equal(time.Now()))
-			return ctx.Go("t", func(task *actor.Task) error { see(task); return nil })
-		}
-		out, err := r.do.Call(r.Context(), ref, actor.None{}, actor.Traceparent(trace))
-		errorIf(r, err != nil || out != "out", "%q, %v", out, err)
-		r.h.Settle()
-		r.read = func(ctx *actor.ReadContext) error {
-			see(ctx, strings.HasPrefix(ctx.Traceparent(), trace[:36]), ctx.Version())
-			return nil
-		}
-		check(r, second(r.log.Call(r.Context(), ref, actor.None{}, actor.Traceparent(trace))))
-		id := r.h.Status("desk", "a", "b").ID
-		want := []string{"desk[a b]" + id + "true [true 2 true]", "desk[a b]" + id + "true []", "desk[a b]" + id + "true [true 2]"}
-		errorIf(r, !slices.Equal(seen, want), "%q, want %q", seen, want)
-	})
-}
 
 func TestContextOfATurnIsAContext(t *testing.T) {
 	onNode(t, func(r *rig) {
@@ -104,9 +71,8 @@ func TestRefusedWriteFailsTheTurnEvenIfIgnored(t *testing.T) {
 		turn := &stub{err: full, connections: make([]host.ConnectionState, 1)}
 		for _, returned := range []error{nil, own} {
 			err := d.act(turn, func(ctx *actor.Context) error { write(ctx); return returned })
-			if want := cmp.Or[error](returned, full); err != want {
-				t.Errorf("%s: %v, want %v", name, err, want)
-			}
+			want := cmp.Or[error](returned, full)
+			errorIf(t, err != want, "%s: %v, want %v", name, err, want)
 		}
 	}
 }
@@ -150,6 +116,8 @@ func TestMistakesAreErrorsAndFailTheTurnEvenIfIgnored(t *testing.T) {
 		"no rule":       {"not 0", func(ctx in) error { return d.nightly.Set(ctx, actor.Rule{}, 1) }},
 		"zone":          {"time zone", func(ctx in) error { return d.nightly.Set(ctx, actor.Rule{Every: 1, Zone: "UTC"}, 1) }},
 		"no schedule's": {"with Named", func(ctx in) error { return d.rest.Set(ctx, hourly, "x") }},
+		"bad queue":     {"a letter, then", func(ctx in) error { return second(d.any.Named("a b").Put(ctx, "x")) }},
+		"own queue":     {`queue "jobs", which is declared by itself`, func(ctx in) error { return second(d.any.Named("jobs").Put(ctx, "x")) }},
 		"bad name":      {"a letter, then", func(ctx in) error { return d.rest.Named("a.b").Set(ctx, hourly, "x") }},
 		"own name":      {"declared by itself", func(ctx in) error { return d.rest.Named("nightly").Set(ctx, hourly, "x") }},
 		// Reading and calling does not fail the turn.
@@ -258,67 +226,6 @@ func TestRefWithoutANodeIsAnErrorNotAPanic(t *testing.T) {
 		}
 	}
 	errorIf(t, zero.Type() != "" || zero.Key() != nil, "a zero Ref names something")
-}
-
-func TestUnknownNumbersAndForeignValuesAreRefused(t *testing.T) {
-	d := newDesks("desk")
-	b := d.definition().Behavior()
-	i, turn := b.New(), &stub{}
-	state, err := b.Decode(0, nil)
-	check(t, err)
-	const query, workers = 1, 2
-	for _, number := range []int{-1, 99} {
-		for name, err := range map[string]error{
-			"action":   second(i.Act(turn, number, host.CBOR, nil, nil)),
-			"query":    second(b.Query(turn, number, state, host.CBOR, nil, nil)),
-			"alarm":    i.Alarm(turn, number, "", nil),
-			"queue":    second(i.Message(turn, number, &host.Received{}, nil)),
-			"schedule": i.Schedule(turn, number, &host.Tick{}, nil),
-			"event":    i.Subscribe(turn, number, &host.ConnectionState{}),
-			"no act":   second(i.Act(turn, query, host.CBOR, nil, nil)),
-			"no query": second(b.Query(turn, 0, state, host.CBOR, nil, nil)),
-			"workers":  second(i.Message(turn, workers, &host.Received{}, nil)),
-		} {
-			hasCode(t, name, err, actor.UnknownMethod)
-		}
-	}
-	out, err := i.Message(turn, 0, &host.Received{Body: []byte("\x01")}, []byte("kept"))
-	errorIf(t, string(out) != "kept", "%q", out)
-	for name, err := range map[string]error{
-		"state": second(b.Query(turn, query, 1, host.CBOR, nil, nil)), "body": err,
-		"alarm": i.Alarm(turn, 0, "", []byte("\x61x")), "payload": i.Schedule(turn, 0, &host.Tick{}, []byte("\x61x")),
-	} {
-		hasCode(t, name+" of another type", err, actor.Internal)
-	}
-}
-
-func TestTasksEnterTurnsAppendAndCall(t *testing.T) {
-	onNode(t, func(r *rig) {
-		done := make(chan struct{})
-		r.mustTurn(func(_ *desk, ctx *actor.Context) error {
-			return ctx.Go("import", func(task *actor.Task) error {
-				defer close(done)
-				_, ok := task.Deadline()
-				errorIf(r, ok || task.Err() != nil || task.Done() == nil || task.Value("k") != nil, "the task is another context")
-				last, err := r.tokens.Append(task, "a", "b")
-				errorIf(r, err != nil || last != 2, "append: %d, %v", last, err)
-				b := r.typ.Ref(task, "b")
-				check(r, second(r.jobs.Of(b).Send(task, job{Name: "x"})))
-				for _, s := range all(r, r.typ.List(task, task)) {
-					errorIf(r, s.Type != "desk", "list: %v", s)
-				}
-				s, err := b.Lookup(task)
-				errorIf(r, err != nil || s.Type != "desk", "lookup: %v, %v", s, err)
-				hasCode(r, "destroy", r.typ.Ref(task, "nobody").Destroy(task), actor.NotFound)
-				return actor.Enter(task, func(s *desk, ctx *actor.Context) error {
-					s.logf("entered")
-					return second(r.jobs.Put(ctx, job{Name: "from the task"}))
-				})
-			})
-		})
-		<-done
-		r.logged("entered", "jobs from the task")
-	})
 }
 
 func TestFailedEntryLeavesNothing(t *testing.T) {

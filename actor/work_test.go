@@ -191,9 +191,8 @@ func TestWorkThatEndsSettlesWhatRuns(t *testing.T) {
 				time.Sleep(time.Second)
 			}, func(r *rig) {
 				r.mailHolds(left...)
-				if nacks := called[host.QueueNackInput](r, host.QueueNack); len(nacks) > 0 && (nacks[0].DelayMS != nil) != (name == "stops") {
-					t.Errorf("%+v", nacks)
-				}
+				nacks := called[host.QueueNackInput](r, host.QueueNack)
+				errorIf(t, len(nacks) > 0 && (nacks[0].DelayMS != nil) != (name == "stops"), "%+v", nacks)
 			})
 		})
 	}

@@ -14,21 +14,16 @@ func TestActorIDIsItsBytesAndItsText(t *testing.T) {
 		t.Errorf("bytes %x, want %s", testID[:], testIDHex)
 	}
 	encoded, err := json.Marshal(map[string]ActorID{"id": testID})
-	if err != nil || string(encoded) != `{"id":"`+text+`"}` {
-		t.Errorf("%s (%v)", encoded, err)
-	}
+	errorIf(t, err != nil || string(encoded) != `{"id":"`+text+`"}`, "%s (%v)", encoded, err)
 	for _, text := range []string{text, strings.ToUpper(text)} {
 		var decoded map[string]ActorID
-		if err := json.Unmarshal([]byte(`{"id":"`+text+`"}`), &decoded); err != nil || decoded["id"] != testID {
-			t.Errorf("%v (%v)", decoded, err)
-		}
+		err := json.Unmarshal([]byte(`{"id":"`+text+`"}`), &decoded)
+		errorIf(t, err != nil || decoded["id"] != testID, "%v (%v)", decoded, err)
 	}
 	for _, fill := range []byte{0x00, 0xFF, 0x5A} { // version, variant and slot do not depend on it
 		id := NewActorID(0xFFFF, 0xFFFFFFFF, [10]byte(bytes.Repeat([]byte{fill}, 10)))
 		again, err := parseActorID(id.String())
-		if err != nil || again != id || !bytes.HasPrefix(id[:], []byte{0x3F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF}) {
-			t.Errorf("%s: %v", id, err)
-		}
+		errorIf(t, err != nil || again != id || !bytes.HasPrefix(id[:], []byte{0x3F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF}), "%s: %v", id, err)
 	}
 }
 
@@ -53,24 +48,19 @@ func TestParseActorIDRefusesWithOffset(t *testing.T) {
 		var id ActorID
 		err := id.UnmarshalText([]byte(text))
 		var syntax *SyntaxError
-		if !id.IsZero() || !errors.As(err, &syntax) || syntax.Offset != offset {
-			t.Errorf("%q: %v, %v, want offset %d", text, id, err, offset)
-		}
+		errorIf(t, !id.IsZero() || !errors.As(err, &syntax) || syntax.Offset != offset, "%q: %v, %v, want offset %d", text, id, err, offset)
 	}
 }
 
 func TestSlotInputKeepsPartsApart(t *testing.T) {
 	got := AppendSlotInput(nil, "default", "tenant", []string{"acme", ""})
 	want := unhex(t, "00000007 64656661756c74 00000006 74656e616e74 00000004 61636d65 00000000")
-	if !bytes.Equal(got, want) {
-		t.Errorf("%x, want %x", got, want)
-	}
+	errorIf(t, !bytes.Equal(got, want), "%x, want %x", got, want)
 	seen := map[string][]string{}
 	for _, key := range [][]string{nil, {""}, {"", ""}, {"ab"}, {"a", "b"}, {"ab", ""}, {"", "ab"}} {
 		input := string(AppendSlotInput(nil, "n", "t", key))
-		if other, ok := seen[input]; ok {
-			t.Errorf("%q and %q have the same input", key, other)
-		}
+		other, ok := seen[input]
+		errorIf(t, ok, "%q and %q have the same input", key, other)
 		seen[input] = key
 	}
 }

@@ -33,13 +33,10 @@ func TestSuccessorBoundsExactlyTheKeysWithThePrefix(t *testing.T) {
 	for _, prefix := range words(3) {
 		before := bytes.Clone(prefix)
 		end := Successor(prefix)
-		if !bytes.Equal(prefix, before) {
-			t.Fatalf("%x became %x", before, prefix)
-		}
+		fatalIf(t, !bytes.Equal(prefix, before), "%x became %x", before, prefix)
 		for _, key := range all {
-			if got, want := in(key, prefix, end), bytes.HasPrefix(key, prefix); got != want {
-				t.Fatalf("%x in [%x, %x): %v, has the prefix: %v", key, prefix, end, got, want)
-			}
+			got, want := in(key, prefix, end), bytes.HasPrefix(key, prefix)
+			fatalIf(t, got != want, "%x in [%x, %x): %v, has the prefix: %v", key, prefix, end, got, want)
 		}
 	}
 }
@@ -50,9 +47,8 @@ func TestRangeHoldsTheKeysOfALayoutAndNoOthers(t *testing.T) {
 		from, to := l.Kind.Range()
 		for _, v := range keyVectors {
 			key := unhex(t, v.hex)
-			if got, want := in(key, start, end), l.Has(key); got != want {
-				t.Errorf("%s in the range of %s: %v", v.prints, l.prints, got)
-			}
+			got, want := in(key, start, end), l.Has(key)
+			errorIf(t, got != want, "%s in the range of %s: %v", v.prints, l.prints, got)
 			if got, want := in(key, from, to), key[0] == byte(l.Kind); got != want {
 				t.Errorf("%s in the range of %v: %v", v.prints, l.Kind, got)
 			}
@@ -71,9 +67,7 @@ func TestRangeHoldsTheKeysOfALayoutAndNoOthers(t *testing.T) {
 func TestRangesHoldExactlyWhatBeginsAlike(t *testing.T) {
 	pack := func(elements ...any) []byte {
 		packed, err := tuple.Tuple(elements).Pack()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return packed
 	}
 	row := func(namespace, typ string, key ...string) []byte {
@@ -136,9 +130,8 @@ func TestRangesHoldExactlyWhatBeginsAlike(t *testing.T) {
 			c.end = TupleEnd(c.start)
 		}
 		for i, key := range append(c.inside, c.outside...) {
-			if got := in(key, c.start, c.end); got != (i < len(c.inside)) {
-				t.Errorf("%s: %x is in [%x, %x): %v", name, key, c.start, c.end, got)
-			}
+			got := in(key, c.start, c.end)
+			errorIf(t, got != (i < len(c.inside)), "%s: %x is in [%x, %x): %v", name, key, c.start, c.end, got)
 		}
 	}
 }

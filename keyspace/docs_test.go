@@ -16,9 +16,7 @@ import (
 func docRows(t *testing.T, section, column string) (rows []map[string]string) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/keyspace.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var heading string
 	var columns []string // of the table that the line is in
 	for line := range strings.Lines(string(page)) {
@@ -39,9 +37,7 @@ func docRows(t *testing.T, section, column string) (rows []map[string]string) {
 			columns = cells
 		case strings.HasPrefix(cells[0], "---") || heading != section || !slices.Contains(columns, column):
 		default:
-			if len(cells) != len(columns) {
-				t.Fatalf("%s: %d cells, want %d: %s", section, len(cells), len(columns), line)
-			}
+			fatalIf(t, len(cells) != len(columns), "%s: %d cells, want %d: %s", section, len(cells), len(columns), line)
 			row := map[string]string{}
 			for i, cell := range cells {
 				row[columns[i]] = cell
@@ -49,9 +45,7 @@ func docRows(t *testing.T, section, column string) (rows []map[string]string) {
 			rows = append(rows, row)
 		}
 	}
-	if len(rows) == 0 {
-		t.Fatalf("docs/keyspace.md has no table with a column %q under %q", column, section)
-	}
+	fatalIf(t, len(rows) == 0, "docs/keyspace.md has no table with a column %q under %q", column, section)
 	return rows
 }
 
@@ -82,9 +76,7 @@ func docForm(l *layout) string {
 func checkRow(t *testing.T, what string, row map[string]string, want map[string]string) {
 	t.Helper()
 	for column, value := range want {
-		if row[column] != value {
-			t.Errorf("%s: the page says %s %q, the package %q", what, column, row[column], value)
-		}
+		errorIf(t, row[column] != value, "%s: the page says %s %q, the package %q", what, column, row[column], value)
 	}
 }
 
@@ -99,9 +91,7 @@ func TestDocsListExactlyTheKeys(t *testing.T) {
 		if first.Kind == KindWorkflow {
 			forms, values = "tuple(family, ...)", "names, history, fields, metadata, large values"
 		}
-		if len(kinds) == 0 {
-			t.Fatalf("the page does not list %v", first.Kind)
-		}
+		fatalIf(t, len(kinds) == 0, "the page does not list %v", first.Kind)
 		row := kinds[0]
 		kinds = kinds[1:]
 		checkRow(t, first.name(), row, map[string]string{
@@ -116,9 +106,7 @@ func TestDocsListExactlyTheKeys(t *testing.T) {
 		if l.Kind != KindWorkflow {
 			continue
 		}
-		if len(families) == 0 {
-			t.Fatalf("the page does not list %s", l.prints)
-		}
+		fatalIf(t, len(families) == 0, "the page does not list %s", l.prints)
 		row := families[0]
 		families = families[1:]
 		example := unhex(t, row["example"])
@@ -127,16 +115,12 @@ func TestDocsListExactlyTheKeys(t *testing.T) {
 			t.Errorf("the example of %s is %s", l.prints, Format(example))
 		}
 	}
-	if len(kinds)+len(families) > 0 {
-		t.Errorf("the page lists unknown keys: %v %v", kinds, families)
-	}
+	errorIf(t, len(kinds)+len(families) > 0, "the page lists unknown keys: %v %v", kinds, families)
 }
 
 func TestDocsListExactlyTheSpaces(t *testing.T) {
 	rows := docRows(t, "Spaces", "number")
-	if len(rows) != len(spaces) {
-		t.Fatalf("the page lists %d spaces, the package has %d", len(rows), len(spaces))
-	}
+	fatalIf(t, len(rows) != len(spaces), "the page lists %d spaces, the package has %d", len(rows), len(spaces))
 	for i, s := range spaces {
 		example := unhex(t, rows[i]["example"])
 		checkRow(t, s.name, rows[i], map[string]string{
@@ -159,9 +143,7 @@ func TestDocsNumbersMatch(t *testing.T) {
 		{"Wake kinds", "kind", 1, wakeNames[1:]},
 	} {
 		rows := docRows(t, c.section, c.column)
-		if len(rows) != len(c.names) {
-			t.Fatalf("%s: the page lists %d, the package has %d", c.section, len(rows), len(c.names))
-		}
+		fatalIf(t, len(rows) != len(c.names), "%s: the page lists %d, the package has %d", c.section, len(rows), len(c.names))
 		for i, name := range c.names {
 			checkRow(t, c.section, rows[i], map[string]string{"number": strconv.Itoa(i + c.first), c.column: name})
 		}
@@ -173,9 +155,7 @@ func TestDocsNumbersMatch(t *testing.T) {
 			t.Errorf("%s is %d, the page says %s", row["name"], want, row["value"])
 		}
 	}
-	if len(rows) != len(constants) {
-		t.Errorf("the page lists %d constants, want %d", len(rows), len(constants))
-	}
+	errorIf(t, len(rows) != len(constants), "the page lists %d constants, want %d", len(rows), len(constants))
 }
 
 func TestDocsExamplesPrintAsTheySay(t *testing.T) {

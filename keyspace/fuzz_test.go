@@ -10,9 +10,7 @@ import (
 func checkOffset(t *testing.T, input []byte, err error) {
 	t.Helper()
 	var syntax *SyntaxError
-	if !errors.As(err, &syntax) || syntax.Offset < 0 || syntax.Offset > len(input) {
-		t.Fatalf("%x: %v", input, err)
-	}
+	fatalIf(t, !errors.As(err, &syntax) || syntax.Offset < 0 || syntax.Offset > len(input), "%x: %v", input, err)
 }
 
 // Whatever Parse accepts appends to the same bytes, and everything prints.
@@ -21,17 +19,14 @@ func FuzzParse(f *testing.F) {
 		f.Add(unhex(f, v.hex))
 	}
 	f.Fuzz(func(t *testing.T, key []byte) {
-		if Format(key) == "" {
-			t.Fatalf("%x prints nothing", key)
-		}
+		fatalIf(t, Format(key) == "", "%x prints nothing", key)
 		l, v, bad := find(key)
 		if bad != nil {
 			checkOffset(t, key, bad)
 			return
 		}
-		if again := appendKey(t, l, &v, key); !bytes.Equal(again, key) {
-			t.Fatalf("%x parses to %+v, which appends %x", key, v, again)
-		}
+		again := appendKey(t, l, &v, key)
+		fatalIf(t, !bytes.Equal(again, key), "%x parses to %+v, which appends %x", key, v, again)
 		if start, end := l.Range(); !in(key, start, end) || Kind(key[0]) != l.Kind || l.Kind.Check(key) != nil {
 			t.Fatalf("%x is outside the range of %s", key, l.prints)
 		}
@@ -43,22 +38,18 @@ func FuzzParseRow(f *testing.F) {
 		f.Add(unhex(f, v.hex))
 	}
 	f.Fuzz(func(t *testing.T, row []byte) {
-		if FormatRow(row) == "" {
-			t.Fatalf("%x prints nothing", row)
-		}
+		fatalIf(t, FormatRow(row) == "", "%x prints nothing", row)
 		split := SplitRow(row)
 		r, err := ParseRow(row)
 		if err != nil {
 			checkOffset(t, row, err)
 			return
 		}
-		if again := appendRow(nil, r); !bytes.Equal(again, row) {
-			t.Fatalf("%x parses to %+v, which appends %x", row, r, again)
-		}
+		again := appendRow(nil, r)
+		fatalIf(t, !bytes.Equal(again, row), "%x parses to %+v, which appends %x", row, r, again)
 		if r.Type == RowData || r.Type == RowMetadata {
-			if want := len(appendKeyPrefix(nil, r.ID, r.Key)); split != want {
-				t.Fatalf("%x splits at %d, want %d", row, split, want)
-			}
+			want := len(appendKeyPrefix(nil, r.ID, r.Key))
+			fatalIf(t, split != want, "%x splits at %d, want %d", row, split, want)
 		} else if split != len(row) {
 			t.Fatalf("%x splits at %d", row, split)
 		}

@@ -16,9 +16,7 @@ import (
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -121,46 +119,34 @@ func TestKeyVectors(t *testing.T) {
 	seen := map[*layout]bool{}
 	for _, v := range keyVectors {
 		want := unhex(t, v.hex)
-		if v.made != nil && !bytes.Equal(v.made, want) {
-			t.Errorf("%s: bytes %x, want %x", v.prints, v.made, want)
-		}
-		if got := Format(want); got != v.prints {
-			t.Errorf("%x prints %s, want %s", want, got, v.prints)
-		}
+		errorIf(t, v.made != nil && !bytes.Equal(v.made, want), "%s: bytes %x, want %x", v.prints, v.made, want)
+		got := Format(want)
+		errorIf(t, got != v.prints, "%x prints %s, want %s", want, got, v.prints)
 		l, fields, bad := find(want)
 		if bad != nil {
 			t.Errorf("%s: %v", v.prints, bad)
 			continue
 		}
 		seen[l] = true
-		if again := appendKey(t, l, &fields, want); !bytes.Equal(again, want) {
-			t.Errorf("%x parses to %+v, which appends %x", want, fields, again)
-		}
+		again := appendKey(t, l, &fields, want)
+		errorIf(t, !bytes.Equal(again, want), "%x parses to %+v, which appends %x", want, fields, again)
 		// No layout of another kind or family takes the key.
 		for _, other := range layouts {
-			if err := other.parse(want, &values{}); (err == nil) != (other == l) {
-				t.Errorf("%s taken as %s: %v", v.prints, other.prints, err)
-			}
+			err := other.parse(want, &values{})
+			errorIf(t, (err == nil) != (other == l), "%s taken as %s: %v", v.prints, other.prints, err)
 			if err := other.Kind.Check(want); (err == nil) != (other.Kind == l.Kind) {
 				t.Errorf("%s checked as %v: %v", v.prints, other.Kind, err)
 			}
 		}
 	}
 	for i, l := range layouts {
-		if !seen[l] {
-			t.Errorf("no vector for %s", l.prints)
-		}
-		if i > 0 && bytes.Compare(layouts[i-1].lead(nil), l.lead(nil)) > 0 {
-			t.Errorf("the table is out of order at %s", l.prints)
-		}
-		if err := l.parse(nil, &values{}); err == nil {
-			t.Errorf("%s accepts no bytes", l.prints)
-		}
+		errorIf(t, !seen[l], "no vector for %s", l.prints)
+		errorIf(t, i > 0 && bytes.Compare(layouts[i-1].lead(nil), l.lead(nil)) > 0, "the table is out of order at %s", l.prints)
+		err := l.parse(nil, &values{})
+		errorIf(t, err == nil, "%s accepts no bytes", l.prints)
 	}
 	for got, want := range map[string]string{Kind(0x0A).String(): "kind 0x0a", WakeKind(99).String(): "wake kind 99", WakeKind(0).String(): "wake kind 0", SQLiteFile(9).String(): "file 9"} {
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		errorIf(t, got != want, "got %q, want %q", got, want)
 	}
 }
 
@@ -197,13 +183,9 @@ func appendKey(t *testing.T, l *layout, v *values, key []byte) []byte {
 			}
 		case asElements:
 			elements, err := tuple.Unpack(key[len(dst):])
-			if err != nil || elements.String() != v.s[i] {
-				t.Fatalf("%x: %v (%v), parsed as %s", key, elements, err, v.s[i])
-			}
+			fatalIf(t, err != nil || elements.String() != v.s[i], "%x: %v (%v), parsed as %s", key, elements, err, v.s[i])
 			packed, err := elements.Pack()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			dst = append(dst, packed...)
 		default:
 			dst = tuple.AppendUint(dst, v.n[i])
@@ -233,9 +215,7 @@ func TestParseReturnsWhatAppendTakes(t *testing.T) {
 		{say(DeadLetter.Parse(StreamItem.Append(nil, "s", 1))), " 0 keyspace: dead-letter key: byte 0: found stream-item"},
 		{say(WorkflowUndo.Parse(WorkflowName.Append(nil, 1))), "0 keyspace: workflow key: byte 1: key of another family"},
 	} {
-		if c.got != c.want {
-			t.Errorf("got %s, want %s", c.got, c.want)
-		}
+		errorIf(t, c.got != c.want, "got %s, want %s", c.got, c.want)
 	}
 }
 
@@ -296,8 +276,7 @@ func TestParseRefusesWithOffset(t *testing.T) {
 		if bad.Offset != c.offset || !strings.Contains(bad.Reason, c.reason) {
 			t.Errorf("%s: %v, want byte %d: %s", name, bad, c.offset, c.reason)
 		}
-		if printed := Format(key); !strings.Contains(printed, `?x"`+hex.EncodeToString(key)) {
-			t.Errorf("%s prints %s", name, printed)
-		}
+		printed := Format(key)
+		errorIf(t, !strings.Contains(printed, `?x"`+hex.EncodeToString(key)), "%s prints %s", name, printed)
 	}
 }

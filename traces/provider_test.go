@@ -84,22 +84,15 @@ func TestSpansOfUsersGoToTheirActor(t *testing.T) {
 	errorIf(t, !reflect.DeepEqual(s.Attributes, want), "the attributes are %+v", s.Attributes)
 }
 
+// TestSpansAreThoseOfTheSDK has the spans that begin in such a turn.
 func TestSpansFollowTheSamplingOfTheirTurn(t *testing.T) {
 	c := newTurn(false)
 	span := trace.SpanFromContext(c)
-	_, s := span.TracerProvider().Tracer("shop").Start(c, "charge")
-	if s.IsRecording() || span.IsRecording() || s.SpanContext().IsSampled() || s.SpanContext().TraceID() != trace.TraceID(c.s.TraceID) {
-		t.Errorf("the span of a turn that is not sampled is %+v", s.SpanContext())
-	}
-	s.End()
-	span.SetAttributes(attribute.Int("n", 1))
-	span.AddEvent("e")
-	span.RecordError(errors.New("e"))
+	errorIf(t, span.IsRecording(), "the span of a turn that is not sampled is recorded")
+	everything(span, 1)
 	var out Span
 	c.active.Finish(&out)
-	errorIf(t, len(out.Events) != 0 || len(out.Attributes) != 2 || !c.b.Empty(), "it has %+v", out)
-	_, s = c.p.Tracer("shop").Start(context.Background(), "elsewhere") // without an actor
-	errorIf(t, s.IsRecording(), "a span without an actor is recorded")
+	errorIf(t, len(out.Events)+len(out.Links) > 0 || len(out.Attributes) != 2 || !c.b.Empty(), "it has %+v", out)
 }
 
 func TestUsersAddToTheSpanOfTheirTurn(t *testing.T) {
@@ -137,9 +130,8 @@ func TestUsersAddToTheSpanOfTheirTurn(t *testing.T) {
 		t.Errorf("%d+%d attributes, %d+%d events, %d+%d links", len(s.Attributes), s.DroppedAttributes, len(s.Events), s.DroppedEvents, len(s.Links), s.DroppedLinks)
 	}
 	for i, want := range []Event{{Name: "default", Time: hour0 + 7}, {Name: "given", Time: hour0 + 1}, {Name: "exception", Time: hour0 + 7}, {Name: "exception", Time: hour0 + 7}, {Name: "\uFFFD", Time: hour0 + 7}} {
-		if e := live.Events[i]; e.Name != want.Name || e.Time != want.Time {
-			t.Errorf("event %d is %+v", i, e)
-		}
+		e := live.Events[i]
+		errorIf(t, e.Name != want.Name || e.Time != want.Time, "event %d is %+v", i, e)
 	}
 	if a := live.Events[2].Attributes; len(a) != 3 || a[0].Value.Text() != "*errors.errorString" || a[1].Value.Text() != "no money" || !strings.Contains(a[2].Value.Text(), "provider_test.go") {
 		t.Errorf("the error is %+v", a)
@@ -208,9 +200,8 @@ func TestDroppedSpansCauseNoFlush(t *testing.T) {
 	if full == 0 || open != MaxOpen || calls != full+open {
 		t.Errorf("%d calls up to the limit of bytes, %d with that of open spans, %d in all", full, open, calls)
 	}
-	if d := b.Drops(); d[DropFull] != 2 || d[DropOpen] != 11 || d[DropLate] != 2 {
-		t.Errorf("drops are %v", d)
-	}
+	d := b.Drops()
+	errorIf(t, d[DropFull] != 2 || d[DropOpen] != 11 || d[DropLate] != 2, "drops are %v", d)
 }
 
 // TestAProgramCanUseItsOwnProvider registers the processor with another provider. Spans that never end, and spans beyond the
@@ -224,9 +215,8 @@ func TestAProgramCanUseItsOwnProvider(t *testing.T) {
 	_, other := own.Tracer("own").Start(context.Background(), "other")
 	other.End()
 	mine.End()
-	if got := stored(t, c.b); len(got) != 1 || got["mine"].Parent != number(1) {
-		t.Errorf("the actor has %+v", got)
-	}
+	got := stored(t, c.b)
+	errorIf(t, len(got) != 1 || got["mine"].Parent != number(1), "the actor has %+v", got)
 	var spans []trace.Span
 	for range MaxOpen + 5 {
 		_, s := own.Tracer("own").Start(ctx, "left open")
@@ -237,10 +227,7 @@ func TestAProgramCanUseItsOwnProvider(t *testing.T) {
 	spans[0].End()
 	c.b.Close()
 	spans[1].End()
-	if len(p.routes) != 0 || c.b.Drops()[DropOpen] != 5 {
-		t.Errorf("%d spans are known after the end, drops %v", len(p.routes), c.b.Drops())
-	}
-	if err := errors.Join(own.ForceFlush(ctx), own.Shutdown(ctx)); err != nil {
-		t.Error(err)
-	}
+	errorIf(t, len(p.routes) != 0 || c.b.Drops()[DropOpen] != 5, "%d spans are known after the end, drops %v", len(p.routes), c.b.Drops())
+	err := errors.Join(own.ForceFlush(ctx), own.Shutdown(ctx))
+	errorIf(t, err != nil, "%v", err)
 }

@@ -26,44 +26,6 @@ func filled(t testing.TB, spans ...Span) *rows {
 	return r
 }
 
-// TestALongSpanIsInEachWindowThatItCovers: it is stored in the hour in which it ended.
-func TestALongSpanIsInEachWindowThatItCovers(t *testing.T) {
-	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
-	live := new(made(1, hour0+minute, 0))
-	b.Open(number(1), live.TraceID, live)
-	n := 1
-	for i := range int64(10) {
-		at := hour0 + i*hour1 + 30*minute
-		n++
-		b.Add(made(n, at, at+second))
-		flush(t, b, r, at+minute)
-	}
-	window := func(hour int64) Query {
-		return Query{Start: hour0 + hour*hour1 + 40*minute, End: hour0 + hour*hour1 + 50*minute}
-	}
-	for hour := range int64(10) {
-		q := window(hour)
-		q.Live = b.Pending()
-		got := read(t, r, q).Spans
-		wantNumbers(t, "open", got, 1)
-		if len(got) == 1 && (got[0].End != 0 || !got[0].Partial) {
-			t.Errorf("hour %d: the open span is %+v", hour, got[0])
-		}
-	}
-	s := *live
-	s.End = hour0 + 12*hour1
-	b.End(s)
-	flush(t, b, r, s.End+second)
-	for hour := range int64(12) {
-		got := read(t, r, window(hour)).Spans
-		wantNumbers(t, "ended", got, 1)
-		if len(got) == 1 && !reflect.DeepEqual(got[0], s) {
-			t.Errorf("hour %d: the span is %+v", hour, got[0])
-		}
-	}
-	wantNumbers(t, "later", read(t, r, window(12)).Spans)
-}
-
 // TestReadingAnHourReadsNoOther is defect 2 of the reference: it lists all chunks with their values for each read.
 func TestReadingAnHourReadsNoOther(t *testing.T) {
 	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
@@ -88,9 +50,8 @@ func TestOpenSpansNeedNoChunkEach(t *testing.T) {
 	}
 	flush(t, b, r, hour0+minute)
 	r.got = 0
-	if got := read(t, r, Query{}); len(got.Spans) != 200 || r.got > 2 {
-		t.Errorf("%d spans from %d reads", len(got.Spans), r.got)
-	}
+	got := read(t, r, Query{})
+	errorIf(t, len(got.Spans) != 200 || r.got > 2, "%d spans from %d reads", len(got.Spans), r.got)
 }
 
 // TestPagesAreBoundedInBytes is defect 4 of the reference: its limit of spans does not bound bytes.
@@ -115,35 +76,6 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 	errorIf(t, len(all) != 100 || !slices.IsSorted(numbers(all)), "the pages have spans %v", numbers(all))
 	if got := read(t, r, Query{MaxBytes: 1}); len(got.Spans) != 1 {
 		t.Errorf("a page of 1 byte has %d spans", len(got.Spans))
-	}
-}
-
-// TestSpansOfACrashEndAtItsLastFlush is defect 9 of the reference: spans that a crash orphans run forever.
-func TestSpansOfACrashEndAtItsLastFlush(t *testing.T) {
-	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
-	s := made(1, hour0+minute, 0)
-	s.Parent = number(99) // no record of it exists
-	b.Open(s.SpanID, s.TraceID, &s)
-	flush(t, b, r, hour0+10*minute)
-	b.Add(made(2, hour0+11*minute, hour0+12*minute))
-	flush(t, b, r, hour0+20*minute) // the last one
-
-	next := NewBuffer(Options{Incarnation: 2})
-	next.Add(made(3, hour0+30*minute, hour0+31*minute))
-	flush(t, next, r, hour0+40*minute)
-	for what, live := range map[string]Pending{"asleep": {}, "awake again": next.Pending()} {
-		got := read(t, r, Query{Live: live})
-		wantNumbers(t, what, got.Spans, 1, 2, 3)
-		if s := got.Spans[0]; s.End != hour0+20*minute || s.Status != Error || s.Message != "actor stopped" || !s.Partial {
-			t.Errorf("%s: the span is %+v", what, s)
-		}
-		wantNumbers(t, "after its last flush", read(t, r, Query{Start: hour0 + 21*minute, End: hour0 + 25*minute, Live: live}).Spans)
-		wantNumbers(t, "between flushes", read(t, r, Query{Start: hour0 + 15*minute, End: hour0 + 16*minute, Live: live}).Spans, 1)
-		wantNumbers(t, "errors", read(t, r, Query{Errors: true, Live: live}).Spans, 1)
-	}
-	live := b.Pending()
-	if s := read(t, r, Query{Live: live}).Spans[0]; s.End != 0 || s.Status != Unset {
-		t.Errorf("the span of the living actor is %+v", s)
 	}
 }
 
@@ -184,9 +116,8 @@ func TestDamagedChunksAreNamed(t *testing.T) {
 	got := read(t, r, Query{})
 	wantNumbers(t, "the rest", got.Spans, 4)
 	slices.Sort(got.Damaged)
-	if want := []string{"trace/1771891200/chunk 0", "trace/1771891200/chunk 1", "trace/1771891200/chunk 2"}; !slices.Equal(got.Damaged, want) {
-		t.Errorf("damaged are %q, want %q", got.Damaged, want)
-	}
+	want := []string{"trace/1771891200/chunk 0", "trace/1771891200/chunk 1", "trace/1771891200/chunk 2"}
+	errorIf(t, !slices.Equal(got.Damaged, want), "damaged are %q, want %q", got.Damaged, want)
 	r.m[string(keyspace.TraceBucket.Append(nil, hour0/second))] = nil
 	got = read(t, r, Query{})
 	wantNumbers(t, "with damaged totals", got.Spans, 4)
@@ -204,16 +135,14 @@ func TestReadReturnsFaultsOfTheStore(t *testing.T) {
 			}
 			return nil
 		}
-		if _, err := Read(context.Background(), r, Query{}); n < 3 && !errors.Is(err, fault) || n == 3 && err != nil {
-			t.Errorf("after %d reads: %v", n, err)
-		}
+		_, err := Read(context.Background(), r, Query{})
+		errorIf(t, n < 3 && !errors.Is(err, fault) || n == 3 && err != nil, "after %d reads: %v", n, err)
 	}
 	r.reading = nil
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Read(ctx, r, Query{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("with an ended context: %v", err)
-	}
+	_, err := Read(ctx, r, Query{})
+	errorIf(t, !errors.Is(err, context.Canceled), "with an ended context: %v", err)
 }
 
 func TestParentsComeAlong(t *testing.T) {
@@ -246,9 +175,7 @@ func TestParentsComeAlong(t *testing.T) {
 	got = read(t, r, q)
 	wantNumbers(t, "second page", got.Spans, 5, 6)
 	wantNumbers(t, "its parents", got.Parents, 1, 2, 3, 4)
-	if got.Parents[0].End != 0 {
-		t.Errorf("the root is %+v", got.Parents[0])
-	}
+	errorIf(t, got.Parents[0].End != 0, "the root is %+v", got.Parents[0])
 }
 
 // TestParentsShareTheBytesOfTheirPage: a page is bounded in bytes with the parents, and has some of them although it is full.
@@ -410,9 +337,7 @@ func TestReadEqualsAModel(t *testing.T) {
 				t.Fatalf("seed %d, %+v: spans %v, want %v", seed, Query{Start: q.Start, End: q.End, Name: q.Name, TraceID: q.TraceID, Errors: q.Errors}, numbers(got), numbers(want))
 			}
 			for i := range want {
-				if !reflect.DeepEqual(got[i], want[i]) {
-					t.Fatalf("seed %d: span %d is\n%+v, want\n%+v", seed, i, got[i], want[i])
-				}
+				fatalIf(t, !reflect.DeepEqual(got[i], want[i]), "seed %d: span %d is\n%+v, want\n%+v", seed, i, got[i], want[i])
 			}
 		}
 	}

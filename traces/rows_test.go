@@ -107,9 +107,7 @@ func number(n int) SpanID {
 // flush stores what a buffer has.
 func flush(t testing.TB, b *Buffer, r *rows, now int64) {
 	t.Helper()
-	if err := b.Flush(r, r, now); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Flush(r, r, now))
 	b.Committed(nil)
 }
 
@@ -121,10 +119,4 @@ func flushFull(t testing.TB, b *Buffer, r *rows, now int64) {
 	}
 }
 
-// must ends the test if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	fatalIf(t, err != nil, "%v", err)
-}
-
-var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

@@ -345,9 +345,7 @@ func TestAUserSpanIsSafeForConcurrentUse(t *testing.T) {
 				if i == 0 && n == 15 {
 					s.End()
 				}
-				if !s.SpanContext().IsValid() || len(c.b.Pending().open) > 8+1 {
-					t.Error("the span has no id, or spans that ended are open")
-				}
+				errorIf(t, !s.SpanContext().IsValid() || len(c.b.Pending().open) > 8+1, "the span has no id, or spans that ended are open")
 			}
 			s.End()
 		})

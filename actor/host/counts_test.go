@@ -63,29 +63,23 @@ func TestCountsOfLists(t *testing.T) {
 			return err.Metadata["field"]
 		}
 		list := "[" + strings.Repeat("0,", host.MaxLoose) + "0]"
-		if got := found(host.JSON, []byte(strings.ReplaceAll(text, many, list)+space)); got != want {
-			t.Errorf("JSON %.60s: %q, want %q", text, got, want)
-		}
+		got := found(host.JSON, []byte(strings.ReplaceAll(text, many, list)+space))
+		errorIf(t, got != want, "JSON %.60s: %q, want %q", text, got, want)
 		var v any
-		if err := json.Unmarshal([]byte(text), &v); err != nil {
-			t.Fatal(text, err)
-		}
+		must(t, json.Unmarshal([]byte(text), &v), text)
 		if object, is := v.(map[string]any); is {
 			object["pad"] = space
 		}
 		data, err := cbor.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		list = "\x9a" + string(binary.BigEndian.AppendUint32(nil, host.MaxLoose+1)) + strings.Repeat("\x00", host.MaxLoose+1)
 		if got := found(host.CBOR, bytes.ReplaceAll(data, []byte("\x64MANY"), []byte(list))); got != want {
 			t.Errorf("CBOR %.60s: %q, want %q", text, got, want)
 		}
 	}
 	for _, text := range []string{`{"NAMES":[1,2,3,4]}`, `{"n\u0061mes":[1,2,3,4]}`, `{"names":[1,2,3,4`, `{"parts":[{"names":0}],"names":[[{}],{"a":[]},"",0]}`} {
-		if err := host.CheckCounts(host.JSON, []byte(text+space), new(mapped)); err == nil {
-			t.Errorf("%s is taken", text)
-		}
+		err := host.CheckCounts(host.JSON, []byte(text+space), new(mapped))
+		errorIf(t, err == nil, "%s is taken", text)
 	}
 	if err := host.CheckCounts(host.JSON, []byte(`{"names":[1,2,3,4]}`), new(mapped)); err != nil {
 		t.Errorf("a short input: %v", err)
@@ -95,9 +89,7 @@ func TestCountsOfLists(t *testing.T) {
 // TestCountsOfTaggedCBOR checks that a tag of CBOR hides nothing, as the decoder ignores it.
 func TestCountsOfTaggedCBOR(t *testing.T) {
 	data, err := cbor.Marshal(map[string]any{"pad": strings.Repeat(" ", host.CountedBytes), "names": cbor.Tag{Number: 999, Content: []int{1, 2, 3, 4}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := host.CheckCounts(host.CBOR, data, new(mapped)); err == nil || err.Metadata["actual"] != "4" {
 		t.Errorf("%v", err)
 	}
@@ -111,9 +103,7 @@ func FuzzCheckCounts(f *testing.F) {
 	mode, err := cbor.DecOptions{
 		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, FieldNameMatching: cbor.FieldNameMatchingCaseSensitive,
 	}.DecMode()
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		over := func(v *mapped) bool {
 			over := len(v.Names) > 3 || len(v.Parts) > 2 || len(v.Deep) > 2 || len(v.Outer) > 2
@@ -130,9 +120,7 @@ func FuzzCheckCounts(f *testing.F) {
 		}
 		err = host.CheckCounts(host.CBOR, append(bytes.Clone(data), make([]byte, host.CountedBytes)...), new(mapped))
 		v = new(mapped)
-		if mode.Unmarshal(data, v) == nil && over(v) != (err != nil) {
-			t.Errorf("CBOR %x: %v", data, err)
-		}
+		errorIf(t, mode.Unmarshal(data, v) == nil && over(v) != (err != nil), "CBOR %x: %v", data, err)
 	})
 }
 
@@ -162,11 +150,8 @@ func TestLimitsOfApplications(t *testing.T) {
 		if err := host.CheckLimits(host.JSON, []byte(text+space), new(wrapped)); err != nil {
 			got = err.Metadata["field"]
 		}
-		if got != want {
-			t.Errorf("%.60s: %q, want %q", text, got, want)
-		}
+		errorIf(t, got != want, "%.60s: %q, want %q", text, got, want)
 	}
-	if err := host.CheckLimits(host.JSON, []byte(`{"rows":[1,2,3]`+space), new(counted)); err != nil {
-		t.Errorf("of another type: %v", err)
-	}
+	err := host.CheckLimits(host.JSON, []byte(`{"rows":[1,2,3]`+space), new(counted))
+	errorIf(t, err != nil, "of another type: %v", err)
 }

@@ -19,20 +19,15 @@ func TestErrorsHaveTheirCodes(t *testing.T) {
 		{nil, ""}, {Errorf(Cycle, ""), Cycle}, {fmt.Errorf("wrapped: %w", Errorf(Overloaded, "")), Overloaded}, {context.Canceled, Canceled},
 		{fmt.Errorf("wrapped: %w", context.DeadlineExceeded), DeadlineExceeded}, {errors.New("secret"), Internal},
 	} {
-		if got := CodeOf(c.err); got != c.want {
-			t.Errorf("CodeOf(%v) = %q, want %q", c.err, got, c.want)
-		}
+		got := CodeOf(c.err)
+		errorIf(t, got != c.want, "CodeOf(%v) = %q, want %q", c.err, got, c.want)
 	}
 	seen := make(map[Code]bool)
 	for _, c := range Codes() {
-		if !c.Known() || seen[c] {
-			t.Errorf("code %q is unknown or listed twice", c)
-		}
+		errorIf(t, !c.Known() || seen[c], "code %q is unknown or listed twice", c)
 		seen[c] = true
 	}
-	if Code("").Known() || Code("made_up").Known() {
-		t.Error("a code that is not listed is known")
-	}
+	errorIf(t, Code("").Known() || Code("made_up").Known(), "a code that is not listed is known")
 }
 
 func TestWithAndRetryLeaveTheirReceiverAlone(t *testing.T) {

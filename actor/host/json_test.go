@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 type letter struct {
@@ -57,9 +58,7 @@ func TestCheckJSONRefusesWhatTwoReadersSeeDifferently(t *testing.T) {
 		if err := host.CheckJSON([]byte(text), new(letter)); err != nil {
 			got = err.Error()
 		}
-		if got != want {
-			t.Errorf("%s: %q, want %q", text, got, want)
-		}
+		errorIf(t, got != want, "%s: %q, want %q", text, got, want)
 	}
 }
 
@@ -95,9 +94,8 @@ func TestCheckJSONKnowsTheMembersThatEncodingJSONKnows(t *testing.T) {
 		d := json.NewDecoder(strings.NewReader(text))
 		d.DisallowUnknownFields()
 		// Decoding takes names of other capitals, too.
-		if err := d.Decode(new(parcel)); (err == nil) != known && text != `{"Name":{}}` {
-			t.Fatalf("%s: encoding/json says %v", text, err)
-		}
+		err := d.Decode(new(parcel))
+		fatalIf(t, (err == nil) != known && text != `{"Name":{}}`, "%s: encoding/json says %v", text, err)
 		if err := host.CheckJSON([]byte(text), new(parcel)); (err == nil) != known {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -131,9 +129,8 @@ func FuzzCheckJSON(f *testing.F) {
 		if !json.Valid(data) || bytes.ContainsAny(data, "\\") && strings.Contains(string(data), `\u`) {
 			return
 		}
-		if got, want := host.CheckJSON(data, nil) != nil, twice(t, json.NewDecoder(bytes.NewReader(data))); got != want {
-			t.Fatalf("%s: refused %t, want %t", data, got, want)
-		}
+		got, want := host.CheckJSON(data, nil) != nil, twice(t, json.NewDecoder(bytes.NewReader(data)))
+		fatalIf(t, got != want, "%s: refused %t, want %t", data, got, want)
 	})
 }
 
@@ -202,8 +199,8 @@ func TestTheMemberThatDoesNotFitIsFound(t *testing.T) {
 		if m := host.FindMember([]byte(text), &v, err); m != nil {
 			path = m.Path
 		}
-		if path != want {
-			t.Errorf("%.60s: %q, want %q", text, path, want)
-		}
+		errorIf(t, path != want, "%.60s: %q, want %q", text, path, want)
 	}
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

@@ -3,6 +3,8 @@ package host
 import (
 	"bytes"
 	"testing"
+
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 func TestWhatIsReadFromAPageStaysWhenThePageIsFilledAgain(t *testing.T) {
@@ -61,8 +63,9 @@ func TestAPageUsesItsMemoryAgain(t *testing.T) {
 		for range 5 {
 			fill()
 		}
-		if n := testing.AllocsPerRun(10, fill); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
-		}
+		n := testing.AllocsPerRun(10, fill)
+		errorIf(t, n != 0, "%s: %v allocations", name, n)
 	}
 }
+
+var errorIf = testutil.ErrorIf

@@ -32,7 +32,6 @@ func TestARequestWithoutAnAnswerIsNotUsedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if m := read.Mutations; len(m) != 1 || m[0].Key[0] != "0" || string(m[0].Value) != string(hostkv.ByteString([]byte("0"))) {
-		t.Errorf("%+v", m)
-	}
+	m := read.Mutations
+	errorIf(t, len(m) != 1 || m[0].Key[0] != "0" || string(m[0].Value) != string(hostkv.ByteString([]byte("0"))), "%+v", m)
 }

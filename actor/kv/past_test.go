@@ -17,9 +17,7 @@ func TestR11WhatIsBroughtBackKeepsItsExpiry(t *testing.T) {
 		must[kv.Scope](t)(store.SetScope(ctx, kv.Key{}, kv.Policy{KeepVersions: 4}))
 		put := must[kv.Result](t)(store.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{kv.Put(key, document(1)).For(time.Hour)}}))
 		want, _, err := store.Get(ctx, key)
-		if err != nil || want.Expires.IsZero() {
-			t.Fatal(want, err)
-		}
+		fatalIf(t, err != nil || want.Expires.IsZero(), "%v %v", want, err)
 		must[kv.Branch](t)(store.Tag(ctx, "kept"))
 		for _, from := range []kv.Point{{Version: put.Version}, {Branch: "kept"}} {
 			time.Sleep(time.Minute) // in virtual time
@@ -68,9 +66,7 @@ func TestUntilAndForReplaceEachOther(t *testing.T) {
 			case e.Expires.IsZero():
 				got = 0
 			}
-			if got != c.lives || err != nil {
-				t.Errorf("%s: lives %s, not %s: %v", name, got, c.lives, err)
-			}
+			errorIf(t, got != c.lives || err != nil, "%s: lives %s, not %s: %v", name, got, c.lives, err)
 		}
 	})
 }

@@ -19,18 +19,13 @@ func TestAPolicyIsExtendedInOneCommit(t *testing.T) {
 		got := must[kv.Scope](t)(store.ExtendScope(ctx, key, kv.Policy{MaxKeys: 9, KeepVersions: 3, CountGroups: true}))
 		want := was
 		want.MaxKeys, want.KeepVersions, want.CountGroups = 9, 3, true
-		if !reflect.DeepEqual(got.Policy, want) {
-			t.Errorf("%+v, not %+v", got.Policy, want)
-		}
+		errorIf(t, !reflect.DeepEqual(got.Policy, want), "%+v, not %+v", got.Policy, want)
 		time.Sleep(time.Second)
 		same := must[kv.Scope](t)(store.ExtendScope(ctx, key, kv.Policy{Log: true}))
-		if !same.Updated.Equal(got.Updated) || !reflect.DeepEqual(same.Policy, want) {
-			t.Errorf("%+v was written again: %+v", got, same)
-		}
+		errorIf(t, !same.Updated.Equal(got.Updated) || !reflect.DeepEqual(same.Policy, want), "%+v was written again: %+v", got, same)
 		_, err := store.ExtendScope(ctx, kv.Key{"none"}, kv.Policy{LogEvents: 1})
-		if e, is := errors.AsType[*actor.Error](err); !is || e.Code != actor.InvalidArgument || e.Metadata["field"] != "log_events" {
-			t.Errorf("a bound of no log: %v", err)
-		}
+		e, is := errors.AsType[*actor.Error](err)
+		errorIf(t, !is || e.Code != actor.InvalidArgument || e.Metadata["field"] != "log_events", "a bound of no log: %v", err)
 		if got := must[kv.Scope](t)(store.SetScope(ctx, key, kv.Policy{})); !reflect.DeepEqual(got.Policy, kv.Policy{}) {
 			t.Errorf("replaced by nothing: %+v", got.Policy)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/cairn-run/cairn/actor/actortest"
 	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/kv"
+	"github.com/cairn-run/cairn/internal/testutil"
 )
 
 // inStore runs a test with the store of one actor, in virtual time.
@@ -78,9 +79,7 @@ func TestATransactionListsBetweenBytes(t *testing.T) {
 		check(t, tx.Do(kv.Put(kv.Key{"a", "x"}, kv.Text("abc")), kv.Put(kv.Key{"a", "z"}, document(2))))
 		between := kv.Selection{Start: kv.Key{"a", hostkv.Raw("\x02x")}, End: kv.Key{"a", hostkv.Raw("\x02x\xFF")}}
 		got := all(t, tx.All(t.Context(), kv.ListConfig{Selection: between}))
-		if len(got) != 2 || got[0].Key[1] != "x" || got[1].Key[1] != "xy" {
-			t.Error(got)
-		}
+		errorIf(t, len(got) != 2 || got[0].Key[1] != "x" || got[1].Key[1] != "xy", "%v", got)
 		e, _, err := tx.Get(t.Context(), kv.Key{"a", "x"})
 		check(t, err)
 		e.Value.Data[0] = 'X'
@@ -116,9 +115,7 @@ func TestALoopOfATransactionIsNotChangedByItself(t *testing.T) {
 					check(t, tx.Do(do))
 				}
 			}
-			if got != "123" {
-				t.Errorf("%s: %s", name, got)
-			}
+			errorIf(t, got != "123", "%s: %s", name, got)
 		})
 	}
 }
@@ -130,9 +127,8 @@ func TestAnEmptyFilterDeletesNothing(t *testing.T) {
 		for _, filter := range [][]byte{nil, {}} {
 			where := kv.DeleteWhere(kv.Selection{Prefix: kv.Key{}}, filter)
 			_, err := store.Commit(t.Context(), kv.Commit{Mutations: []kv.Mutation{where}})
-			if e, is := errors.AsType[*actor.Error](err); !is || e.Code != actor.InvalidArgument || e.Metadata["field"] != "mutations[0].where" {
-				t.Errorf("%q: %v", filter, err)
-			}
+			e, is := errors.AsType[*actor.Error](err)
+			errorIf(t, !is || e.Code != actor.InvalidArgument || e.Metadata["field"] != "mutations[0].where", "%q: %v", filter, err)
 		}
 		holds(t, store, kv.Key{"a"}, "1")
 	})
@@ -199,9 +195,7 @@ func compare(t *testing.T, got []kv.Entry, c kv.ListConfig, model map[string]str
 		if delete(left, name); c.KeysOnly {
 			want = ""
 		}
-		if !there || string(e.Value.Data) != want {
-			t.Errorf("%+v: %v is %q, want %q, %v", c, e.Key, e.Value.Data, want, there)
-		}
+		errorIf(t, !there || string(e.Value.Data) != want, "%+v: %v is %q, want %q, %v", c, e.Key, e.Value.Data, want, there)
 	}
 	if c.Reverse {
 		slices.Reverse(got)
@@ -209,9 +203,7 @@ func compare(t *testing.T, got []kv.Entry, c kv.ListConfig, model map[string]str
 	ordered := slices.IsSortedFunc(got, func(a, b kv.Entry) int {
 		return cmp.Or(strings.Compare(a.Key[0].(string), b.Key[0].(string)), cmp.Compare(a.Key[1].(int64), b.Key[1].(int64)))
 	})
-	if !ordered || len(left) > 0 {
-		t.Errorf("%+v: the order is %v, and %v are missing", c, got, left)
-	}
+	errorIf(t, !ordered || len(left) > 0, "%+v: the order is %v, and %v are missing", c, got, left)
 }
 
 // D7: what a scan did not find counts as read. Each transaction adds an entry only while there are fewer than five.
@@ -234,9 +226,8 @@ func TestPhantomsConflict(t *testing.T) {
 						}
 						return tx.Do(kv.Put(kv.Key{"seat", i, j}, document(1)))
 					})
-					if _, conflict := errors.AsType[*kv.ConflictError](err); err != nil && !conflict {
-						t.Error(err)
-					}
+					_, conflict := errors.AsType[*kv.ConflictError](err)
+					errorIf(t, err != nil && !conflict, "%v", err)
 				}
 			})
 		}
@@ -259,9 +250,7 @@ func TestConflictsAreTriedAgain(t *testing.T) {
 					n, _ := strconv.Atoi(string(e.Value.Data))
 					return errors.Join(err, tx.Do(kv.Put(key, document(n+1))))
 				})
-				if err != nil {
-					t.Error(err)
-				}
+				errorIf(t, err != nil, "%v", err)
 			})
 		}
 		group.Wait()
@@ -319,9 +308,8 @@ func TestATransactionEnds(t *testing.T) {
 			time.Sleep(30 * time.Second) // in virtual time
 			check(t, tx.Do(kv.Sum(key, document(1))))
 		}
-		if r := must[kv.Result](t)(tx.Commit(ctx)); string(r.Results[2].Value.Data) != "3" {
-			t.Errorf("%+v", r)
-		}
+		r := must[kv.Result](t)(tx.Commit(ctx))
+		errorIf(t, string(r.Results[2].Value.Data) != "3", "%+v", r)
 		ended(tx, "committed or rolled back")
 		tx.Rollback()
 		for why, end := range map[string]func(tx *kv.Tx){
@@ -358,17 +346,13 @@ func TestATransactionTellsWhatItCannotKnow(t *testing.T) {
 		check(t, tx.Do(kv.Put(key, document(1))))
 		for _, c := range []kv.ListConfig{{Where: []byte(`{"a":1}`)}, {Cursor: "x"}, {Selection: kv.Selection{Prefix: kv.Key{nil}}}} {
 			for _, err := range tx.All(ctx, c) {
-				if err == nil {
-					t.Errorf("%+v is listed", c)
-				}
+				errorIf(t, err == nil, "%+v is listed", c)
 			}
 		}
 		_, _, err := tx.Get(ctx, kv.Key{})
 		check(t, tx.Do(kv.Put(kv.Key{}, document(1))))
 		_, err2 := tx.Commit(ctx) // the node says what is wrong
-		if actor.CodeOf(err) != actor.InvalidArgument || actor.CodeOf(err2) != actor.InvalidArgument {
-			t.Errorf("%v, %v", err, err2)
-		}
+		errorIf(t, actor.CodeOf(err) != actor.InvalidArgument || actor.CodeOf(err2) != actor.InvalidArgument, "%v, %v", err, err2)
 	})
 }
 
@@ -428,9 +412,8 @@ func TestAnUpdateThatDidMoreFailsTheTurn(t *testing.T) {
 		for what, undone := range map[string]bool{
 			"": true, "read sql": true, "alarm": false, "event": false, "message": false, "call": true, "task": false, "sql": false, "destroy": false,
 		} {
-			if _, err := try.Call(t.Context(), ref, what); (err == nil) != undone {
-				t.Errorf("%q: %v", what, err)
-			}
+			_, err := try.Call(t.Context(), ref, what)
+			errorIf(t, (err == nil) != undone, "%q: %v", what, err)
 		}
 		var keys []string
 		for _, k := range h.Inspect("trier", "a") {
@@ -438,8 +421,9 @@ func TestAnUpdateThatDidMoreFailsTheTurn(t *testing.T) {
 				keys = append(keys, k.Text)
 			}
 		}
-		if n := len(h.Events("trier", "a")); n != 3 || fmt.Sprint(keys) != `[kv("b")]` {
-			t.Errorf("%d events, %v", n, keys)
-		}
+		n := len(h.Events("trier", "a"))
+		errorIf(t, n != 3 || fmt.Sprint(keys) != `[kv("b")]`, "%d events, %v", n, keys)
 	}, definition)
 }
+
+var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

@@ -52,9 +52,7 @@ func TestEncodingIntoABufferWithRoomDoesNotAllocate(t *testing.T) {
 		"every type, as Tuple":     func() error { _, err := Append(buf, whole); return err },
 	} {
 		if n := testing.AllocsPerRun(100, func() {
-			if err := encode(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, encode())
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
@@ -66,7 +64,8 @@ func TestTypedDecodingDoesNotAllocate(t *testing.T) {
 	text := AppendBytes(AppendBytes(nil, []byte("plain")), []byte("a\x00b"))
 	buf := make([]byte, 0, 64)
 	if n := testing.AllocsPerRun(100, func() {
-		if sum, err := decodeWorkflowKey(packed); err != nil || sum != 20 {
+		sum, err := decodeWorkflowKey(packed)
+		if err != nil || sum != 20 {
 			t.Fatal(sum, err)
 		}
 		d := NewDecoder(text)
@@ -94,9 +93,8 @@ func BenchmarkEncodeWorkflowKeyAsTuple(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		var err error
-		if buf, err = Append(buf[:0], workflowKey); err != nil {
-			b.Fatal(err)
-		}
+		buf, err = Append(buf[:0], workflowKey)
+		must(b, err)
 	}
 }
 
@@ -104,9 +102,8 @@ func BenchmarkDecodeWorkflowKey(b *testing.B) {
 	packed := appendWorkflowKey(nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := decodeWorkflowKey(packed); err != nil {
-			b.Fatal(err)
-		}
+		_, err := decodeWorkflowKey(packed)
+		must(b, err)
 	}
 }
 
@@ -114,8 +111,7 @@ func BenchmarkUnpackWorkflowKey(b *testing.B) {
 	packed := appendWorkflowKey(nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Unpack(packed); err != nil {
-			b.Fatal(err)
-		}
+		_, err := Unpack(packed)
+		must(b, err)
 	}
 }

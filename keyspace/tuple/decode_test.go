@@ -12,9 +12,7 @@ import (
 func reads(t *testing.T, want any) func(got any, err error) {
 	return func(got any, err error) {
 		t.Helper()
-		if err != nil || Compare(Tuple{got}, Tuple{want}) != 0 {
-			t.Fatalf("got %v (%v), want %v", got, err, want)
-		}
+		fatalIf(t, err != nil || Compare(Tuple{got}, Tuple{want}) != 0, "got %v (%v), want %v", got, err, want)
 	}
 }
 
@@ -35,35 +33,24 @@ func TestDecoderReadsElementByElement(t *testing.T) {
 	reads(t, power(70, 0))(d.BigInt())
 
 	reads(t, nil)(nil, d.Nested())
-	if err := d.EndNested(); err == nil {
-		t.Fatal("left a nested tuple with elements unread")
-	}
+	fatalIf(t, d.EndNested() == nil, "left a nested tuple with elements unread")
 	reads(t, nil)(nil, d.Nil())
 	reads(t, 1)(d.Int())
 	reads(t, Tuple{})(d.Next())
-	if d.More() {
-		t.Fatal("More at the end of a nested tuple")
-	}
-	if _, err := d.Next(); err == nil {
-		t.Fatal("Next at the end of a nested tuple")
-	}
+	fatalIf(t, d.More(), "More at the end of a nested tuple")
+	_, err := d.Next()
+	fatalIf(t, err == nil, "Next at the end of a nested tuple")
 	reads(t, nil)(nil, d.EndNested())
 
 	reads(t, float32(1.5))(d.Float32())
 	reads(t, 2.5)(d.Float64())
 	reads(t, true)(d.Bool())
 	reads(t, false)(d.Bool())
-	if err := d.End(); err == nil {
-		t.Fatal("End with elements unread")
-	}
+	fatalIf(t, d.End() == nil, "End with elements unread")
 	reads(t, u)(d.UUID())
 	reads(t, stamp)(d.Versionstamp())
-	if d.More() || d.End() != nil || d.Offset() != len(packed) || len(d.Rest()) != 0 {
-		t.Fatal("not at the end")
-	}
-	if err := d.EndNested(); err == nil {
-		t.Fatal("left a nested tuple that was never entered")
-	}
+	fatalIf(t, d.More() || d.End() != nil || d.Offset() != len(packed) || len(d.Rest()) != 0, "not at the end")
+	fatalIf(t, d.EndNested() == nil, "left a nested tuple that was never entered")
 }
 
 func TestDecoderStaysWhereItWasOnError(t *testing.T) {
@@ -83,12 +70,9 @@ func TestDecoderStaysWhereItWasOnError(t *testing.T) {
 		"Versionstamp": errOf(d.Versionstamp),
 	} {
 		var syntax *SyntaxError
-		if err := read(); !errors.As(err, &syntax) || syntax.Offset != 0 {
-			t.Errorf("%s of a string: %v", name, err)
-		}
-		if d.Offset() != 0 {
-			t.Fatalf("%s moved to %d", name, d.Offset())
-		}
+		err := read()
+		errorIf(t, !errors.As(err, &syntax) || syntax.Offset != 0, "%s of a string: %v", name, err)
+		fatalIf(t, d.Offset() != 0, "%s moved to %d", name, d.Offset())
 	}
 
 	broken := NewDecoder([]byte{0x05, 0x15, 0x01, 0x03, 0x00})
@@ -96,31 +80,24 @@ func TestDecoderStaysWhereItWasOnError(t *testing.T) {
 	if _, err := broken.Next(); !errors.As(err, &syntax) || syntax.Offset != 3 {
 		t.Errorf("Next of a broken nested tuple: %v", err)
 	}
-	if broken.Offset() != 0 || broken.EndNested() == nil {
-		t.Error("Next moved although it failed")
-	}
+	errorIf(t, broken.Offset() != 0 || broken.EndNested() == nil, "Next moved although it failed")
 }
 
 func TestIntegersOutsideTheGoTypeAreRefused(t *testing.T) {
 	for _, v := range []*big.Int{power(63, 0), negated(power(63, 1)), power(64, 0), negated(power(64, 0)), power(2040, -1)} {
 		packed, err := AppendBigInt(nil, v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		d := NewDecoder(packed)
 		if got, err := d.Int(); err == nil {
 			t.Errorf("Int of %v returned %d", v, got)
 		}
 		got, err := d.BigInt()
-		if err != nil || got.Cmp(v) != 0 {
-			t.Errorf("BigInt of %v returned %v (%v)", v, got, err)
-		}
+		errorIf(t, err != nil || got.Cmp(v) != 0, "BigInt of %v returned %v (%v)", v, got, err)
 	}
 	for _, packed := range [][]byte{AppendInt(nil, -1), {0x1D, 9, 1, 0, 0, 0, 0, 0, 0, 0, 0}} {
 		d := NewDecoder(packed)
-		if got, err := d.Uint(); err == nil {
-			t.Errorf("Uint of %x returned %d", packed, got)
-		}
+		got, err := d.Uint()
+		errorIf(t, err == nil, "Uint of %x returned %d", packed, got)
 	}
 }
 
@@ -132,9 +109,7 @@ func TestDecodedBytesCannotOverwriteTheInput(t *testing.T) {
 	_ = append(b, "xxxx"...)
 	whole, err2 := Unpack(packed)
 	whole[0].([]byte)[0] = 'x'
-	if err != nil || err2 != nil || !bytes.Equal(packed, before) {
-		t.Fatalf("input became %x (%v, %v)", packed, err, err2)
-	}
+	fatalIf(t, err != nil || err2 != nil || !bytes.Equal(packed, before), "input became %x (%v, %v)", packed, err, err2)
 }
 
 // errOf makes a function of a method that returns only its error.

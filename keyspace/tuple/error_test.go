@@ -28,9 +28,7 @@ func TestPackRefusesWhatHasNoEncoding(t *testing.T) {
 		if !errors.Is(err, c.want) || !errors.As(err, &element) || element.Index != c.index || element.Type == "" {
 			t.Errorf("%s: error %v, want %v at element %d", name, err, c.want, c.index)
 		}
-		if string(got) != "prefix" {
-			t.Errorf("%s: dst became %q", name, got)
-		}
+		errorIf(t, string(got) != "prefix", "%s: dst became %q", name, got)
 	}
 }
 

@@ -60,23 +60,15 @@ func TestAgreesWithOfficialPackage(t *testing.T) {
 func compareWithOfficial(t *testing.T, tuple Tuple) {
 	t.Helper()
 	ours, err := tuple.Pack()
-	if err != nil {
-		t.Fatalf("%v: %v", tuple, err)
-	}
-	if theirs := toOfficial(tuple).Pack(); !bytes.Equal(ours, theirs) {
-		t.Fatalf("%v: ours %x, theirs %x", tuple, ours, theirs)
-	}
+	fatalIf(t, err != nil, "%v: %v", tuple, err)
+	theirs := toOfficial(tuple).Pack()
+	fatalIf(t, !bytes.Equal(ours, theirs), "%v: ours %x, theirs %x", tuple, ours, theirs)
 	got, err := Unpack(ours)
-	if err != nil {
-		t.Fatalf("%x: %v", ours, err)
-	}
+	fatalIf(t, err != nil, "%x: %v", ours, err)
 	want, err := official.Unpack(ours)
-	if err != nil {
-		t.Fatalf("%x: the official package refuses: %v", ours, err)
-	}
-	if converted := fromOfficial(want); Compare(got, converted) != 0 {
-		t.Fatalf("%x: ours %v, theirs %v", ours, got, converted)
-	}
+	fatalIf(t, err != nil, "%x: the official package refuses: %v", ours, err)
+	converted := fromOfficial(want)
+	fatalIf(t, Compare(got, converted) != 0, "%x: ours %v, theirs %v", ours, got, converted)
 }
 
 // The official decoder panics on some malformed input and accepts forms that
@@ -91,11 +83,8 @@ func FuzzAgreesWithOfficialUnpack(f *testing.F) {
 			return
 		}
 		want, err := official.Unpack(packed)
-		if err != nil {
-			t.Fatalf("%x: we accept %v, the official package refuses: %v", packed, got, err)
-		}
-		if converted := fromOfficial(want); Compare(got, converted) != 0 {
-			t.Fatalf("%x: ours %v, theirs %v", packed, got, converted)
-		}
+		fatalIf(t, err != nil, "%x: we accept %v, the official package refuses: %v", packed, got, err)
+		converted := fromOfficial(want)
+		fatalIf(t, Compare(got, converted) != 0, "%x: ours %v, theirs %v", packed, got, converted)
 	})
 }

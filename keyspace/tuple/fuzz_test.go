@@ -23,20 +23,14 @@ func FuzzUnpack(f *testing.F) {
 	f.Fuzz(func(t *testing.T, packed []byte) {
 		before := bytes.Clone(packed)
 		got, err := Unpack(packed)
-		if !bytes.Equal(packed, before) {
-			t.Fatal("the input was changed")
-		}
+		fatalIf(t, !bytes.Equal(packed, before), "the input was changed")
 		if err != nil {
 			var syntax *SyntaxError
-			if !errors.As(err, &syntax) || syntax.Offset < 0 || syntax.Offset > len(packed) {
-				t.Fatalf("%x: %v", packed, err)
-			}
+			fatalIf(t, !errors.As(err, &syntax) || syntax.Offset < 0 || syntax.Offset > len(packed), "%x: %v", packed, err)
 			return
 		}
 		again, err := got.Pack()
-		if err != nil || !bytes.Equal(again, packed) {
-			t.Fatalf("%x unpacks to %v, which packs to %x (%v)", packed, got, again, err)
-		}
+		fatalIf(t, err != nil || !bytes.Equal(again, packed), "%x unpacks to %v, which packs to %x (%v)", packed, got, again, err)
 		_ = got.String()
 	})
 }
@@ -48,13 +42,9 @@ func FuzzRoundTrip(f *testing.F) {
 		s := source{seed}
 		want := s.tuple(MaxDepth)
 		packed, err := Append([]byte("p"), want)
-		if err != nil {
-			t.Fatalf("%v: %v", want, err)
-		}
+		fatalIf(t, err != nil, "%v: %v", want, err)
 		got, err := Unpack(packed[1:])
-		if err != nil || Compare(got, want) != 0 {
-			t.Fatalf("%v came back as %v (%v)", want, got, err)
-		}
+		fatalIf(t, err != nil || Compare(got, want) != 0, "%v came back as %v (%v)", want, got, err)
 	})
 }
 

@@ -19,27 +19,20 @@ func officialGolden(t *testing.T) map[string][]byte {
 	t.Helper()
 	find := func() string {
 		out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", officialModule).Output()
-		if err != nil {
-			t.Fatalf("go list -m %s: %v", officialModule, err)
-		}
+		fatalIf(t, err != nil, "go list -m %s: %v", officialModule, err)
 		return strings.TrimSpace(string(out))
 	}
 	dir := find()
 	if dir == "" {
-		if out, err := exec.Command("go", "mod", "download", officialModule).CombinedOutput(); err != nil {
-			t.Fatalf("go mod download %s: %v\n%s", officialModule, err, out)
-		}
+		out, err := exec.Command("go", "mod", "download", officialModule).CombinedOutput()
+		fatalIf(t, err != nil, "go mod download %s: %v\n%s", officialModule, err, out)
 		dir = find()
 	}
 	f, err := os.Open(filepath.Join(dir, "src", "fdb", "tuple", "testdata", "tuples.golden"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	var golden map[string][]byte
-	if err := gob.NewDecoder(f).Decode(&golden); err != nil {
-		t.Fatal(err)
-	}
+	must(t, gob.NewDecoder(f).Decode(&golden))
 	return golden
 }
 
@@ -84,13 +77,10 @@ func officialCases() map[string]Tuple {
 
 func TestOfficialGoldenVectorsPackAndUnpack(t *testing.T) {
 	golden, cases := officialGolden(t), officialCases()
-	if len(golden) == 0 || len(golden) != len(cases) {
-		t.Fatalf("the golden file has %d cases, this test %d", len(golden), len(cases))
-	}
+	fatalIf(t, len(golden) == 0 || len(golden) != len(cases), "the golden file has %d cases, this test %d", len(golden), len(cases))
 	for name, want := range golden {
-		if packed, err := cases[name].Pack(); err != nil || !bytes.Equal(packed, want) {
-			t.Errorf("%s: packed %x (%v), want %x", name, packed, err, want)
-		}
+		packed, err := cases[name].Pack()
+		errorIf(t, err != nil || !bytes.Equal(packed, want), "%s: packed %x (%v), want %x", name, packed, err, want)
 		if got, err := Unpack(want); err != nil || Compare(got, cases[name]) != 0 {
 			t.Errorf("%s: unpacked %v (%v), want %v", name, got, err, cases[name])
 		}

@@ -3,6 +3,7 @@ package tuple
 import (
 	"bytes"
 	"encoding/hex"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"math"
 	"math/big"
 	"reflect"
@@ -13,9 +14,7 @@ import (
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -29,9 +28,7 @@ func negated(v *big.Int) *big.Int { return new(big.Int).Neg(v) }
 func mustPack(t testing.TB, tuple Tuple) []byte {
 	t.Helper()
 	packed, err := tuple.Pack()
-	if err != nil {
-		t.Fatalf("%v: %v", tuple, err)
-	}
+	fatalIf(t, err != nil, "%v: %v", tuple, err)
 	return packed
 }
 
@@ -119,26 +116,20 @@ func TestVectorsPackAndUnpack(t *testing.T) {
 			t.Errorf("%x: %v", want, err)
 			continue
 		}
-		if Compare(got, v.tuple) != 0 || !reflect.DeepEqual(got, v.tuple) {
-			t.Errorf("%x unpacks to %#v, want %#v", want, got, v.tuple)
-		}
+		errorIf(t, Compare(got, v.tuple) != 0 || !reflect.DeepEqual(got, v.tuple), "%x unpacks to %#v, want %#v", want, got, v.tuple)
 	}
 }
 
 func TestAllGoIntegersShareOneLine(t *testing.T) {
 	want := []byte{0x15, 0x07}
 	for _, e := range []any{7, int8(7), int16(7), int32(7), int64(7), uint(7), uint8(7), uint16(7), uint32(7), uint64(7), big.NewInt(7)} {
-		if got, err := (Tuple{e}).Pack(); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%T: %x (%v), want %x", e, got, err, want)
-		}
-		if Compare(Tuple{e}, Tuple{7}) != 0 {
-			t.Errorf("%T(7) does not compare equal to int(7)", e)
-		}
+		got, err := (Tuple{e}).Pack()
+		errorIf(t, err != nil || !bytes.Equal(got, want), "%T: %x (%v), want %x", e, got, err, want)
+		errorIf(t, Compare(Tuple{e}, Tuple{7}) != 0, "%T(7) does not compare equal to int(7)", e)
 	}
 	for _, e := range []any{-7, int8(-7), int16(-7), int32(-7), int64(-7), big.NewInt(-7)} {
-		if got, err := (Tuple{e}).Pack(); err != nil || !bytes.Equal(got, []byte{0x13, 0xF8}) {
-			t.Errorf("%T(-7): %x (%v)", e, got, err)
-		}
+		got, err := (Tuple{e}).Pack()
+		errorIf(t, err != nil || !bytes.Equal(got, []byte{0x13, 0xF8}), "%T(-7): %x (%v)", e, got, err)
 	}
 }
 
@@ -162,7 +153,7 @@ func TestStringIsReadable(t *testing.T) {
 	u := UUID{0x11, 0, 0xAA, 0xBB, 0xCC, 0xDD, 0xEE, 0xFF, 0x11, 0, 0xAA, 0xBB, 0xCC, 0xDD, 0xEE, 0xFF}
 	got := Tuple{nil, []byte{0, 255}, "a\"\x00", -1, uint64(7), power(64, 0), float32(1.5), 2.5, true, u, stamp, Tuple{3, Tuple{}}}.String()
 	want := `(nil, x"00ff", "a\"\x00", -1, 7, 18446744073709551616, 1.5, 2.5, true, 1100aabb-ccdd-eeff-1100-aabbccddeeff, versionstamp 00000000000000000000/7, (3, ()))`
-	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	errorIf(t, got != want, "got  %s\nwant %s", got, want)
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

@@ -71,17 +71,14 @@ func reply(status int, header ...string) *http.Response {
 func TestUploadsAreTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := configured(t, map[string]string{"ENDPOINT": "http://collector"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r := &replies{list: []*http.Response{nil, reply(503), reply(429, "Retry-After", "100"), reply(200)}}
 		c.http.Transport = r
 		if _, err := c.upload(t.Context(), 0, groups()); err != nil || len(r.bodies) != 4 || r.bodies[3] != r.bodies[0] {
 			t.Errorf("%d attempts, %v", len(r.bodies), err)
 		}
-		if d := r.times[3].Sub(r.times[2]); d < 100*time.Second {
-			t.Errorf("it waited %v", d)
-		}
+		d := r.times[3].Sub(r.times[2])
+		errorIf(t, d < 100*time.Second, "it waited %v", d)
 		r = &replies{list: []*http.Response{reply(503)}}
 		c.http.Transport = r
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -98,9 +95,8 @@ func TestUploadsAreTriedAgain(t *testing.T) {
 		for _, status := range []int{307, 400, 401, 500} {
 			r := &replies{list: []*http.Response{reply(status, "Location", "http://elsewhere/")}}
 			c.http.Transport = r
-			if _, err := c.upload(t.Context(), 0, groups()); err == nil || len(r.bodies) != 1 {
-				t.Errorf("%d: %d attempts, %v", status, len(r.bodies), err)
-			}
+			_, err := c.upload(t.Context(), 0, groups())
+			errorIf(t, err == nil || len(r.bodies) != 1, "%d: %d attempts, %v", status, len(r.bodies), err)
 		}
 	})
 }
@@ -110,9 +106,7 @@ func TestFormsOfRequests(t *testing.T) {
 		for _, compression := range []string{"none", "gzip"} {
 			t.Run(form+" "+compression, func(t *testing.T) {
 				c, err := configured(t, map[string]string{"TRACES_ENDPOINT": "http://collector/as/is", "PROTOCOL": form, "COMPRESSION": compression})
-				if err != nil || c.url != "http://collector/as/is" {
-					t.Fatal(c.url, err)
-				}
+				fatalIf(t, err != nil || c.url != "http://collector/as/is", "%v %v", c.url, err)
 				r := &replies{list: []*http.Response{reply(200)}}
 				c.http.Transport = r
 				if _, err := c.upload(t.Context(), hour0+minute, groups()); err != nil {
@@ -121,17 +115,12 @@ func TestFormsOfRequests(t *testing.T) {
 				body := []byte(r.bodies[0])
 				if compression == "gzip" {
 					g, err := gzip.NewReader(bytes.NewReader(body))
-					if err != nil {
-						t.Fatal(err)
-					}
-					if body, err = io.ReadAll(g); err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
+					body, err = io.ReadAll(g)
+					must(t, err)
 				}
 				if form == "http/json" {
-					if !json.Valid(body) || !strings.Contains(string(body), `"span.partial"`) {
-						t.Errorf("the body is %s", body)
-					}
+					errorIf(t, !json.Valid(body) || !strings.Contains(string(body), `"span.partial"`), "the body is %s", body)
 					return
 				}
 				var data tracepb.TracesData
@@ -155,16 +144,13 @@ func TestRejectedSpansAreCounted(t *testing.T) {
 		},
 	} {
 		c, err := configured(t, map[string]string{"ENDPOINT": "http://collector", "PROTOCOL": form})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for body, want := range replied {
 			ok := reply(200)
 			ok.Body = io.NopCloser(strings.NewReader(body))
 			c.http.Transport = &replies{list: []*http.Response{ok}}
-			if n, err := c.upload(t.Context(), 0, groups()); n != want || err != nil {
-				t.Errorf("%q: upload returned %d, %v", body, n, err)
-			}
+			n, err := c.upload(t.Context(), 0, groups())
+			errorIf(t, n != want || err != nil, "%q: upload returned %d, %v", body, n, err)
 		}
 	}
 	e := startExporter(&collector{rejects: 2}, defaultBatching, quiet)
@@ -175,18 +161,14 @@ func TestRejectedSpansAreCounted(t *testing.T) {
 	}
 	p := &Pusher{client: &collector{rejects: 1}, to: "x"}
 	n, err := p.Push(t.Context(), 0, traces.Group{Spans: []traces.Span{s, s, s}})
-	if n != 2 || err == nil || !strings.Contains(err.Error(), "x rejected 1 of 3") {
-		t.Errorf("Push returned %d, %v", n, err)
-	}
+	errorIf(t, n != 2 || err == nil || !strings.Contains(err.Error(), "x rejected 1 of 3"), "Push returned %d, %v", n, err)
 }
 
 // TestVariables sets one variable at a time. A wrong one is named in the error, and its secret is not.
 func TestVariables(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing.pem")
 	empty := filepath.Join(t.TempDir(), "empty.pem")
-	if err := os.WriteFile(empty, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(empty, nil, 0o666))
 	const on, off, wrong = "on", "off", "wrong"
 	for _, c := range []struct{ name, value, spans, metrics string }{
 		{"EXPORTER_OTLP_ENDPOINT", "", off, off},
@@ -237,9 +219,7 @@ func TestVariables(t *testing.T) {
 					t.Errorf("runs %v, %v; want %s", got.runs, got.err, *want)
 				}
 			}
-			if strings.HasSuffix(c.value, "/as/is") && m.client.url != c.value {
-				t.Errorf("the URL is %s", m.client.url)
-			}
+			errorIf(t, strings.HasSuffix(c.value, "/as/is") && m.client.url != c.value, "the URL is not %s", c.value)
 		})
 	}
 }
@@ -250,17 +230,14 @@ func TestTheEnvironmentConfiguresTheExporter(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var m tracepb.TracesData
 		body, err := io.ReadAll(r.Body)
-		if err = errors.Join(err, proto.Unmarshal(body, &m)); err != nil {
-			t.Error(err)
-		}
+		err = errors.Join(err, proto.Unmarshal(body, &m))
+		errorIf(t, err != nil, "%v", err)
 		got <- r.Header.Get("Authorization") + " " + r.Header.Get("X-Tenant") + " " + r.URL.Path + " " + m.ResourceSpans[0].ScopeSpans[0].Spans[0].Name
 	}))
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	if err := os.WriteFile(file, certificate, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, certificate, 0o666))
 	for name, value := range map[string]string{
 		"EXPORTER_OTLP_ENDPOINT": server.URL + "/base/", "EXPORTER_OTLP_CERTIFICATE": file, "EXPORTER_OTLP_TIMEOUT": "60000",
 		"EXPORTER_OTLP_HEADERS": "authorization=Bearer%20x, x-tenant = seven", "BSP_MAX_EXPORT_BATCH_SIZE": "1",
@@ -268,9 +245,7 @@ func TestTheEnvironmentConfiguresTheExporter(t *testing.T) {
 		t.Setenv("OTEL_"+name, value)
 	}
 	e, err := NewExporter(quiet)
-	if err != nil || e == nil {
-		t.Fatal(e, err)
-	}
+	fatalIf(t, err != nil || e == nil, "%v %v", e, err)
 	s := made(1, hour0, hour0+1)
 	e.Export(nil, &s)
 	if got := <-got; got != "Bearer x seven /base/v1/traces work" {

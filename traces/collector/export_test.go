@@ -59,9 +59,8 @@ func TestSpansAreExportedInBatches(t *testing.T) {
 			b.Add(made(i+1, hour0, hour0+1))
 		}
 		synctest.Wait()
-		if got := c.count(); len(got) != 1 || got[0] != 10 {
-			t.Errorf("a full batch: %v", got)
-		}
+		got := c.count()
+		errorIf(t, len(got) != 1 || got[0] != 10, "a full batch: %v", got)
 		s := made(11, hour0, hour0+1)
 		e.Export(two, &s)
 		b.Add(s)
@@ -71,16 +70,13 @@ func TestSpansAreExportedInBatches(t *testing.T) {
 			t.Errorf("after the delay: %v", got)
 		}
 		e.Export(two, &s)
-		if err := e.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		err := e.Close(t.Context())
+		errorIf(t, err != nil, "%v", err)
 		if got := c.count(); len(got) != 3 || e.Dropped() != 0 {
 			t.Errorf("at the end: %v, dropped %d", got, e.Dropped())
 		}
 		e.Export(two, &s)
-		if e.Dropped() != 1 {
-			t.Errorf("dropped %d after the end", e.Dropped())
-		}
+		errorIf(t, e.Dropped() != 1, "dropped %d after the end", e.Dropped())
 		if err := e.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -104,14 +100,11 @@ func TestACollectorThatHangsBlocksNothing(t *testing.T) {
 		for range 100 {
 			e.Export(nil, &s)
 		}
-		if e.Dropped() != 80 {
-			t.Errorf("dropped %d", e.Dropped())
-		}
+		errorIf(t, e.Dropped() != 80, "dropped %d", e.Dropped())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := e.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Close returned %v", err)
-		}
+		err := e.Close(ctx)
+		errorIf(t, !errors.Is(err, context.DeadlineExceeded), "Close returned %v", err)
 		if e.Dropped() != 110 || strings.Count(log.String(), "the collector does not take spans") != 1 {
 			t.Errorf("dropped %d at the end; the log is %s", e.Dropped(), log.String())
 		}
@@ -140,12 +133,9 @@ func TestSpansThatAreLostWithoutAFaultAreLogged(t *testing.T) {
 		synctest.Wait()
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 		want := []string{"spans did not fit into the queue", "takes spans again", "rejected 1 of 1 spans", "takes spans again"}
-		if !slices.EqualFunc(lines, want, strings.Contains) {
-			t.Errorf("the log is %s", log.String())
-		}
-		if err := e.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		errorIf(t, !slices.EqualFunc(lines, want, strings.Contains), "the log is %s", log.String())
+		err := e.Close(t.Context())
+		errorIf(t, err != nil, "%v", err)
 	})
 }
 
@@ -154,9 +144,7 @@ func TestClosingWithoutSpansIsNoLoss(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 100 { // which of two ends Close sees first is random
-			if err := startExporter(&collector{}, defaultBatching, quiet).Close(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must(t, startExporter(&collector{}, defaultBatching, quiet).Close(ctx))
 		}
 	})
 }
@@ -173,14 +161,11 @@ func TestQueuesAreBoundedInBytes(t *testing.T) {
 		for range 5000 {
 			e.Export(nil, &s)
 		}
-		if e.bytes > maxQueued || e.Dropped() == 0 {
-			t.Errorf("%d bytes wait, dropped %d", e.bytes, e.Dropped())
-		}
+		errorIf(t, e.bytes > maxQueued || e.Dropped() == 0, "%d bytes wait, dropped %d", e.bytes, e.Dropped())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := e.Close(ctx); !errors.Is(err, context.Canceled) || e.Dropped() != 5000 {
-			t.Errorf("Close returned %v, dropped %d", err, e.Dropped())
-		}
+		err := e.Close(ctx)
+		errorIf(t, !errors.Is(err, context.Canceled) || e.Dropped() != 5000, "Close returned %v, dropped %d", err, e.Dropped())
 	})
 }
 

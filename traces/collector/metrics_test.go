@@ -33,9 +33,7 @@ func families(t *testing.T) []*dto.MetricFamily {
 		`name:"go_gc_seconds" type:SUMMARY metric:{summary:{sample_count:3 sample_sum:6 quantile:{quantile:0.5 value:2} quantile:{quantile:1 value:nan}}}`,
 	} {
 		f := &dto.MetricFamily{}
-		if err := prototext.Unmarshal([]byte(text), f); err != nil {
-			t.Fatal(err)
-		}
+		must(t, prototext.Unmarshal([]byte(text), f))
 		list = append(list, f)
 	}
 	return list
@@ -51,17 +49,11 @@ func TestMetricsInTheFormOfOTLP(t *testing.T) {
 		`name:"empty_seconds" unit:"s" histogram:{aggregation_temporality:AGGREGATION_TEMPORALITY_CUMULATIVE data_points:{start_time_unix_nano:1 time_unix_nano:9 count:2 sum:1 bucket_counts:2}}`,
 		`name:"go_gc_seconds" unit:"s" summary:{data_points:{start_time_unix_nano:1 time_unix_nano:9 count:3 sum:6 quantile_values:{quantile:0.5 value:2}}}`,
 	}
-	if len(got) != len(want) {
-		t.Fatalf("%d metrics, want %d", len(got), len(want))
-	}
+	fatalIf(t, len(got) != len(want), "%d metrics, want %d", len(got), len(want))
 	for i, text := range want {
 		m := &metricspb.Metric{}
-		if err := prototext.Unmarshal([]byte(text), m); err != nil {
-			t.Fatal(err)
-		}
-		if !proto.Equal(got[i], m) {
-			t.Errorf("got %v\nwant %v", got[i], m)
-		}
+		must(t, prototext.Unmarshal([]byte(text), m))
+		errorIf(t, !proto.Equal(got[i], m), "got %v\nwant %v", got[i], m)
 	}
 }
 
@@ -73,9 +65,7 @@ func exporter(t *testing.T, transport http.RoundTripper, gather func() ([]*dto.M
 	t.Setenv("OTEL_METRIC_EXPORT_TIMEOUT", "2000")
 	log := &strings.Builder{}
 	e, err := newMetricExporter(gather, []traces.Attribute{traces.String("service.name", "shop")}, slog.New(slog.NewTextHandler(log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e.client.http.Transport = transport
 	return e, log
 }
@@ -87,9 +77,8 @@ func TestMetricsAreSentAgainAndAgainAndAtTheEnd(t *testing.T) {
 		begun := time.Now()
 		go e.run()
 		time.Sleep(25 * time.Second)
-		if err := e.Close(t.Context()); err != nil || log.Len() > 0 {
-			t.Errorf("Close returned %v; the log is %s", err, log)
-		}
+		err := e.Close(t.Context())
+		errorIf(t, err != nil || log.Len() > 0, "Close returned %v; the log is %s", err, log)
 		var at []time.Duration
 		for i, body := range r.bodies {
 			at = append(at, r.times[i].Sub(begun))
@@ -126,9 +115,8 @@ func TestACollectorThatHangsHoldsMetricsUpForTheirTimeoutOnly(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := e.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Close returned %v", err)
-		}
+		err := e.Close(ctx)
+		errorIf(t, !errors.Is(err, context.DeadlineExceeded), "Close returned %v", err)
 	})
 }
 
@@ -143,13 +131,9 @@ func TestFaultsOfMetricsAreLoggedOnceUntilTheyEnd(t *testing.T) {
 	for i, want := range [...]string{"replied Bad Request", "", "takes metrics again", "queues cannot be read", "takes metrics again"} {
 		log.Reset()
 		e.health.is(e.export())
-		if !strings.Contains(log.String(), want) || log.Len() > 0 != (want != "") {
-			t.Errorf("round %d: the log is %q", i, log)
-		}
+		errorIf(t, !strings.Contains(log.String(), want) || log.Len() > 0 != (want != ""), "round %d: the log is %q", i, log)
 	}
-	if len(r.bodies) != 5 {
-		t.Errorf("%d requests", len(r.bodies))
-	}
+	errorIf(t, len(r.bodies) != 5, "%d requests", len(r.bodies))
 }
 
 func TestAMetricThatIsLargerThanARequestIsDivided(t *testing.T) {
@@ -161,27 +145,21 @@ func TestAMetricThatIsLargerThanARequestIsDivided(t *testing.T) {
 	}
 	r := &replies{list: []*http.Response{reply(200)}}
 	e, _ := exporter(t, r, func() ([]*dto.MetricFamily, error) { return []*dto.MetricFamily{f}, nil })
-	if err := e.export(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.export())
 	var values []float64
 	for _, body := range r.bodies {
 		var m metricspb.MetricsData
-		if err := proto.Unmarshal([]byte(body), &m); err != nil || len(body) > maxRequest+1000 {
-			t.Errorf("a request of %d bytes: %v", len(body), err)
-		}
+		err := proto.Unmarshal([]byte(body), &m)
+		errorIf(t, err != nil || len(body) > maxRequest+1000, "a request of %d bytes: %v", len(body), err)
 		for _, part := range m.ResourceMetrics[0].ScopeMetrics[0].Metrics {
-			if part.Name != "large_total" || !part.GetSum().GetIsMonotonic() {
-				t.Errorf("a part is called %q", part.Name)
-			}
+			errorIf(t, part.Name != "large_total" || !part.GetSum().GetIsMonotonic(), "a part is called %q", part.Name)
 			for _, p := range part.GetSum().DataPoints {
 				values = append(values, p.GetAsDouble())
 			}
 		}
 	}
-	if want := []float64{0, 1, 2, 3, 4, 5, 6}; !slices.Equal(values, want) {
-		t.Errorf("the values are %v, want %v", values, want)
-	}
+	want := []float64{0, 1, 2, 3, 4, 5, 6}
+	errorIf(t, !slices.Equal(values, want), "the values are %v, want %v", values, want)
 }
 
 // TestValuesBeginWithWhatCountsThem: a rate from the start of the node on must not hold what the process did before.
@@ -198,9 +176,8 @@ func TestValuesBeginWithWhatCountsThem(t *testing.T) {
 		}
 		return all
 	}
-	if got, want := starts(), []uint64{5, 7, 7, 7, 7}; !slices.Equal(got, want) {
-		t.Errorf("without the start of the process values begin at %v, want %v", got, want)
-	}
+	got, want := starts(), []uint64{5, 7, 7, 7, 7}
+	errorIf(t, !slices.Equal(got, want), "without the start of the process values begin at %v, want %v", got, want)
 	list = append(list, &dto.MetricFamily{Name: proto.String("process_start_time_seconds"), Type: dto.MetricType_GAUGE.Enum(),
 		Metric: []*dto.Metric{{Gauge: &dto.Gauge{Value: proto.Float64(3)}}}})
 	if got, want := starts(), []uint64{5, 7, 3, 3, 7}; !slices.Equal(got, want) {
@@ -212,9 +189,7 @@ func TestMetricsAsJSON(t *testing.T) {
 	r := &replies{list: []*http.Response{reply(200)}}
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
 	e, _ := exporter(t, r, func() ([]*dto.MetricFamily, error) { return families(t), nil })
-	if err := e.export(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.export())
 	var m metricspb.MetricsData
 	if err := protojson.Unmarshal([]byte(r.bodies[0]), &m); err != nil || len(m.ResourceMetrics[0].ScopeMetrics[0].Metrics) != 6 || !strings.Contains(r.bodies[0], "emporality\":2") {
 		t.Errorf("the body is %s, %v", r.bodies[0], err)

@@ -23,12 +23,10 @@ func TestPushSendsThePastInRequestsOfALimit(t *testing.T) {
 	for i := range 1200 {
 		spans = append(spans, made(i+1, hour0, hour0+1))
 	}
-	if n, err := p.Push(context.Background(), hour0, traces.Group{Spans: spans}); n != 1200 || err != nil {
-		t.Fatal(n, err)
-	}
-	if got := c.count(); len(got) != 3 || got[0] != 512 || got[2] != 176 {
-		t.Errorf("requests of %v spans", got)
-	}
+	n, err := p.Push(context.Background(), hour0, traces.Group{Spans: spans})
+	fatalIf(t, n != 1200 || err != nil, "%v %v", n, err)
+	got := c.count()
+	errorIf(t, len(got) != 3 || got[0] != 512 || got[2] != 176, "requests of %v spans", got)
 	fault := errors.New("refused")
 	c.send = func(context.Context) error {
 		if len(c.batches) > 4 {
@@ -52,9 +50,8 @@ func TestPushesNameTheCollectorInErrors(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		var m tracepb.TracesData
-		if err := proto.Unmarshal(body, &m); err != nil {
-			t.Error(err)
-		}
+		err := proto.Unmarshal(body, &m)
+		errorIf(t, err != nil, "%v", err)
 		switch r.URL.Path {
 		case "/ok/v1/traces":
 			for _, a := range m.ResourceSpans[0].Resource.Attributes {
@@ -69,9 +66,7 @@ func TestPushesNameTheCollectorInErrors(t *testing.T) {
 	defer server.Close()
 	defer close(release)
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	gone.Close()
 	g := traces.Group{Resource: &traces.Resource{Attributes: []traces.Attribute{traces.String("cairn.actor", "a/b"), traces.String("service.name", "cairn")}}, Spans: []traces.Span{made(1, hour0, 0)}}
 	for _, c := range []struct {
@@ -95,7 +90,6 @@ func TestPushesNameTheCollectorInErrors(t *testing.T) {
 			t.Errorf("%s: %d sent, %v", c.endpoint, n, err)
 		}
 	}
-	if got := strings.Join(resource, " "); got != "cairn.actor=a/b region=eu service.name=shop" {
-		t.Errorf("the resource is %s", got)
-	}
+	got := strings.Join(resource, " ")
+	errorIf(t, got != "cairn.actor=a/b region=eu service.name=shop", "the resource is %s", got)
 }

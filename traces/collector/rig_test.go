@@ -3,6 +3,7 @@ package collector
 import (
 	"log/slog"
 
+	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/traces"
 )
 
@@ -28,3 +29,5 @@ func groups() []traces.Group {
 	r := &traces.Resource{Attributes: []traces.Attribute{traces.String("service.name", "shop")}}
 	return []traces.Group{{Resource: r, Spans: []traces.Span{child, made(4, hour0, hour0+30)}}, {Spans: []traces.Span{made(5, hour0, 0)}}}
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

@@ -195,9 +195,8 @@ var scenarios = []scenario{
 		return nil
 	})), func(t testing.TB, env *workflowtest.Env[none, string]) {
 		end(t, env.Start(none{}), "true")
-		if s := workflowtest.StateOf[shop](env.Actor).sales; s["flight"] != 1 || s["room0"] != 1 || s["room1"] != 1 {
-			t.Errorf("undone: %v", s)
-		}
+		s := workflowtest.StateOf[shop](env.Actor).sales
+		errorIf(t, s["flight"] != 1 || s["room0"] != 1 || s["room1"] != 1, "undone: %v", s)
 	}),
 
 	scene("messages", workflow.NewFunction("messages", func(ctx workflow.Context, _ none) (string, error) {
@@ -219,9 +218,8 @@ var scenarios = []scenario{
 		env.Send("other", "c")
 		end(t, env, "ab true other")
 		var answer string
-		if ok, err := q.Reply(&answer); !ok || err != nil || answer != "thanks" {
-			t.Errorf("%v, %v, %q", ok, err, answer)
-		}
+		ok, err := q.Reply(&answer)
+		errorIf(t, !ok || err != nil || answer != "thanks", "%v, %v, %q", ok, err, answer)
 	}),
 
 	scene("conditions", workflow.NewFunction("conditions", func(ctx workflow.Context, _ none) (string, error) {
@@ -358,9 +356,8 @@ var scenarios = []scenario{
 		return m.Body, err
 	}), func(t testing.TB, env *workflowtest.Env[none, string]) {
 		env.Start(none{}).Advance(24 * time.Hour)
-		if s := env.Status(); s.State != wfhost.StateWaiting || len(s.Waiting) != 2 || s.Undo != 1 {
-			t.Errorf("%+v", s)
-		}
+		s := env.Status()
+		errorIf(t, s.State != wfhost.StateWaiting || len(s.Waiting) != 2 || s.Undo != 1, "%+v", s)
 	}),
 }
 
@@ -381,9 +378,8 @@ func TestRecordedVersionsReplay(t *testing.T) {
 			workflowtest.Record(t, recordingOf(&s), fresh)
 			old := workflowtest.Load(t, recordingOf(&s))
 			s.replay(t, old)
-			if diff := workflowtest.Diff(old, fresh); diff != "" {
-				t.Errorf("the history is not what version 0 records:\n%s", diff)
-			}
+			diff := workflowtest.Diff(old, fresh)
+			errorIf(t, diff != "", "the history is not what version 0 records:\n%s", diff)
 		})
 	}
 }

@@ -57,12 +57,9 @@ func checkJSONForm[T any](t *testing.T, data []byte) (taken bool) {
 		return taken
 	}
 	text, err := c.appendJSON(nil, &want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if own, ok := form.append([]byte("before"), unsafe.Pointer(&want)); ok && string(own) != "before"+string(text) {
-		t.Fatalf("%+v is %q, the library says %q", want, own, text)
-	}
+	must(t, err)
+	own, ok := form.append([]byte("before"), unsafe.Pointer(&want))
+	fatalIf(t, ok && string(own) != "before"+string(text), "%+v is %q, the library says %q", want, own, text)
 	return taken
 }
 
@@ -96,15 +93,11 @@ func TestUsualJSONIsReadAndWrittenByItsForm(t *testing.T) {
 		`{"fl\u0069ght":"Z\u00fcrich \"ZRH\"\n"}`,
 		" {\n\t\"Left\" : 1 , \"flight\":\"a\",\r\"seats\" : [ ] }\n", `{}`,
 	} {
-		if !checkJSONForm[booking](t, []byte(data)) {
-			t.Errorf("%s is not taken", data)
-		}
+		errorIf(t, !checkJSONForm[booking](t, []byte(data)), "%s is not taken", data)
 	}
 	for _, n := range []float64{0, math.Copysign(0, -1), 1, -1.5, 1e-6, 9.99e-7, 1e20, 1e21, 0.1, math.MaxFloat64, math.SmallestNonzeroFloat64, 1 << 53} {
 		data, err := json.Marshal(n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		checkJSONForm[float64](t, data)
 		checkJSONForm[[]float32](t, append(append([]byte("["), data...), ']'))
 	}
@@ -112,25 +105,20 @@ func TestUsualJSONIsReadAndWrittenByItsForm(t *testing.T) {
 		form, c := make(jsonForms).of(reflect.TypeFor[booking]()), New()
 		got, ok := form.append(nil, unsafe.Pointer(&b))
 		want, err := c.appendJSON(nil, &b)
-		if !ok || err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%+v: %s (%v), the library says %s (%v)", b, got, ok, want, err)
-		}
+		errorIf(t, !ok || err != nil || !bytes.Equal(got, want), "%+v: %s (%v), the library says %s (%v)", b, got, ok, want, err)
 	}
 	for _, s := range []string{"", "\"", "a\\", "\na\r\tb\"c", "<&>\x7f", "Zürich\n"} {
 		got, ok := textForm.append(nil, unsafe.Pointer(&s))
-		if want, err := New().appendJSON(nil, &s); !ok || err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%q: %s (%v), the library says %s (%v)", s, got, ok, want, err)
-		}
+		want, err := New().appendJSON(nil, &s)
+		errorIf(t, !ok || err != nil || !bytes.Equal(got, want), "%q: %s (%v), the library says %s (%v)", s, got, ok, want, err)
 	}
 	for _, s := range []string{"\x00", "\b", "\x1f", "\xff", "\n\xff", "\u2028", "\u2029"} {
-		if got, ok := textForm.append(nil, unsafe.Pointer(&s)); ok {
-			t.Errorf("%q is written as %s", s, got)
-		}
+		got, ok := textForm.append(nil, unsafe.Pointer(&s))
+		errorIf(t, ok, "%q is written as %s", s, got)
 	}
 	for _, n := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e21, 1e-7} {
-		if got, ok := floatForm[float64](64).append(nil, unsafe.Pointer(&n)); ok {
-			t.Errorf("%v is written as %s", n, got)
-		}
+		got, ok := floatForm[float64](64).append(nil, unsafe.Pointer(&n))
+		errorIf(t, ok, "%v is written as %s", n, got)
 	}
 }
 
@@ -175,26 +163,23 @@ func TestTypesThatHaveNoJSONForm(t *testing.T) {
 			B int `json:"\u212a"`
 		}{},
 	} {
-		if form := make(jsonForms).of(reflect.TypeOf(v)); form != nil {
-			t.Errorf("%T has a form", v)
-		}
+		form := make(jsonForms).of(reflect.TypeOf(v))
+		errorIf(t, form != nil, "%T has a form", v)
 	}
 }
 
 func TestWhatTheFormLeavesIsDecodedFromTheBeginning(t *testing.T) {
 	w := Of[booking](New(), CBOR|JSON)
 	var b booking
-	if err := w.Decode(host.JSON, []byte(`{"seats":[{"Row":1}],"tags":["a"],"flight":"a\tb"}`), &b); err != nil || b.Flight != "a\tb" || len(b.Seats) != 1 || len(b.Tags) != 1 {
-		t.Errorf("%+v, %v", b, err)
-	}
+	err := w.Decode(host.JSON, []byte(`{"seats":[{"Row":1}],"tags":["a"],"flight":"a\tb"}`), &b)
+	errorIf(t, err != nil || b.Flight != "a\tb" || len(b.Seats) != 1 || len(b.Tags) != 1, "%+v, %v", b, err)
 }
 
 func TestTextThatTheFormLeavesIsWrittenOrRefused(t *testing.T) {
 	w := Of[booking](New(), CBOR|JSON)
 	out, err := w.Append(host.JSON, []byte("x"), &booking{Flight: "a\u2028b\x01"})
-	if want := `x{"flight":"a\u2028b\u0001",`; err != nil || !strings.HasPrefix(string(out), want) {
-		t.Errorf("%s, %v", out, err)
-	}
+	want := `x{"flight":"a\u2028b\u0001",`
+	errorIf(t, err != nil || !strings.HasPrefix(string(out), want), "%s, %v", out, err)
 	if out, err := w.Append(host.JSON, []byte("x"), &booking{Flight: "\xff"}); err == nil || string(out) != "x" {
 		t.Errorf("%q, %v", out, err)
 	}
@@ -209,21 +194,15 @@ func BenchmarkJSONOfAStruct(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := f(); err != nil {
-					b.Fatal(err)
-				}
+				must(b, f())
 			}
 		})
 	}
 	var v booking
-	if err := c.decodeJSON(data, &v); err != nil {
-		b.Fatal(err)
-	}
+	must(b, c.decodeJSON(data, &v))
 	run("read by its form", func() error {
 		v := new(booking)
-		if !form.decode(data, unsafe.Pointer(v)) {
-			b.Fatal("not taken")
-		}
+		fatalIf(b, !form.decode(data, unsafe.Pointer(v)), "not taken")
 		return nil
 	})
 	run("read by encoding/json", func() error { return c.decodeJSON(data, new(booking)) })

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"github.com/cairn-run/cairn/internal/testutil"
 	"math"
 	"reflect"
 	"testing"
@@ -58,3 +59,5 @@ func TestScalarsHaveTheFormsThatTheLibrariesMake(t *testing.T) {
 		}
 	}
 }
+
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf

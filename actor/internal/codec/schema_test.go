@@ -145,9 +145,7 @@ func TestSchemasSayWhatEachKindOfTypeAllows(t *testing.T) {
 		for use, want := range map[SchemaUse]string{ReadSchema: test.read, WrittenSchema: test.written} {
 			got := string(Schema(test.typ, use))
 			if test.read == "" && test.typ.Kind() != reflect.Interface && test.typ.Kind() != reflect.Slice {
-				if got != "" {
-					t.Errorf("%s has the schema %s, want none", test.typ, got)
-				}
+				errorIf(t, got != "", "%s has the schema %s, want none", test.typ, got)
 				continue
 			}
 			if use == WrittenSchema && want == "" && test.typ.Kind() == reflect.Struct {
@@ -158,9 +156,7 @@ func TestSchemasSayWhatEachKindOfTypeAllows(t *testing.T) {
 			}
 			got, _ = strings.CutPrefix(got, `{"$schema":"https://json-schema.org/draft/2020-12/schema"`)
 			got = strings.TrimPrefix(strings.TrimSuffix(got, "}"), ",")
-			if got != want {
-				t.Errorf("%s: schema %d is\n%s, want\n%s", test.typ, use, got, want)
-			}
+			errorIf(t, got != want, "%s: schema %d is\n%s, want\n%s", test.typ, use, got, want)
 		}
 	}
 }
@@ -170,23 +166,15 @@ func compileSchema(t testing.TB, typ reflect.Type, use SchemaUse) *jsonschema.Sc
 	t.Helper()
 	text := Schema(typ, use)
 	for range 5 {
-		if !bytes.Equal(Schema(typ, use), text) {
-			t.Errorf("%s has more than one schema", typ)
-		}
+		errorIf(t, !bytes.Equal(Schema(typ, use), text), "%s has more than one schema", typ)
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatalf("the schema of %s is not JSON: %v\n%s", typ, err, text)
-	}
+	fatalIf(t, err != nil, "the schema of %s is not JSON: %v\n%s", typ, err, text)
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
-	if err := c.AddResource("schema.json", doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.AddResource("schema.json", doc))
 	s, err := c.Compile("schema.json")
-	if err != nil {
-		t.Fatalf("the schema of %s: %v\n%s", typ, err, text)
-	}
+	fatalIf(t, err != nil, "the schema of %s: %v\n%s", typ, err, text)
 	return s
 }
 
@@ -212,9 +200,7 @@ func TestWhatIsWrittenFitsBothSchemas(t *testing.T) {
 			random := rand.New(rand.NewSource(1))
 			for range 50 {
 				v, ok := quick.Value(typ, random)
-				if !ok {
-					t.Fatalf("there is no %s", typ)
-				}
+				fatalIf(t, !ok, "there is no %s", typ)
 				values = append(values, v)
 			}
 		}
@@ -223,17 +209,12 @@ func TestWhatIsWrittenFitsBothSchemas(t *testing.T) {
 			p := reflect.New(typ)
 			p.Elem().Set(v)
 			text, err := codec.appendJSON(nil, p.Interface())
-			if err != nil {
-				t.Fatalf("%s: %v", typ, err)
-			}
+			fatalIf(t, err != nil, "%s: %v", typ, err)
 			doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-			if err != nil {
-				t.Fatalf("%s: %v", typ, err)
-			}
+			fatalIf(t, err != nil, "%s: %v", typ, err)
 			for _, s := range schemas {
-				if err := s.Validate(doc); err != nil {
-					t.Fatalf("%s: %v\n%s", typ, err, text)
-				}
+				err := s.Validate(doc)
+				fatalIf(t, err != nil, "%s: %v\n%s", typ, err, text)
 			}
 		}
 	}
@@ -270,9 +251,7 @@ func FuzzSchemaAllowsWhatDecodes(f *testing.F) {
 				continue
 			}
 			err := codec.decodeJSON([]byte(text), reflect.New(typ).Interface())
-			if err != nil && !beyondSchemas(err) {
-				t.Errorf("the schema of %s allows %s, and decoding says: %v", typ, text, err)
-			}
+			errorIf(t, err != nil && !beyondSchemas(err), "the schema of %s allows %s, and decoding says: %v", typ, text, err)
 		}
 	})
 }

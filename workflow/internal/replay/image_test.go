@@ -115,9 +115,8 @@ func BenchmarkLoad100000(b *testing.B) { benchmarkLoad(b, 100_000, func(*image) 
 func BenchmarkLoadAndDecode1000(b *testing.B) {
 	benchmarkLoad(b, 1000, func(im *image) {
 		for i := range im.records {
-			if _, err := im.records[i].decode(); err != nil {
-				b.Fatal(err)
-			}
+			_, err := im.records[i].decode()
+			must(b, err)
 		}
 	})
 }

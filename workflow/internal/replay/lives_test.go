@@ -299,9 +299,8 @@ func TestNowRandAndInfoReplay(t *testing.T) {
 	h.Close()
 	drive(t, h)
 	errorIf(t, len(runs) != 2 || runs[0] != runs[1], "%q", runs)
-	if n := strings.Count(lines.String(), "\n"); n != 5 || !strings.Contains(lines.String(), "workflow=w run=") {
-		t.Errorf("%d lines:\n%s", n, lines.String())
-	}
+	n := strings.Count(lines.String(), "\n")
+	errorIf(t, n != 5 || !strings.Contains(lines.String(), "workflow=w run="), "%d lines:\n%s", n, lines.String())
 	errorIf(t, strings.Count(runs[0], "\n") != 5 || !strings.Contains(runs[0], " v7\n"), "%s", runs[0])
 }
 

@@ -146,9 +146,8 @@ func TestContextAfterTheEnd(t *testing.T) {
 	var leaked Context
 	drive(t, begun(t, func(ctx Context, _ none) (string, error) { leaked = ctx; return "", nil }))
 	defer func() {
-		if p := recover(); p == nil || !strings.Contains(fmt.Sprint(p), "outside of its workflow function") {
-			t.Errorf("panic %v", p)
-		}
+		p := recover()
+		errorIf(t, p == nil || !strings.Contains(fmt.Sprint(p), "outside of its workflow function"), "panic %v", p)
 	}()
 	_ = pass(leaked, "late")
 }

@@ -180,13 +180,14 @@ func (s *script) control(c *line, h *memory.Actor, f func(t Turn) error) {
 }
 
 // copies rewinds copies of a run to each of its entries, or forks them up to each, and prints what they come to after
-// messages. Meanwhile the process dies time and again.
+// messages: entries that come to the same in one line. Meanwhile the process dies time and again.
 func (s *script) copies(h *memory.Actor, c *line) {
-	rows := h.Rows.All()
+	rows, verb := h.Rows.All(), strings.TrimSuffix(c.words[0], "s")
 	recording, err := Export(h.Rows)
 	must(s.t, err)
+	var ends []string
+	paths := map[string]string{} // by their ends
 	for _, e := range listed(s.t, h) {
-		verb := strings.TrimSuffix(c.words[0], "s")
 		if verb == "fork" && !e.Status.Over() {
 			continue
 		}
@@ -194,20 +195,13 @@ func (s *script) copies(h *memory.Actor, c *line) {
 		if verb == "rewind" {
 			again.Load(rows)
 		}
-		refused := false
-		s.control(&line{words: []string{verb, e.Path}}, again, func(t Turn) (err error) {
+		s.control(&line{words: []string{verb, e.Path}}, again, func(t Turn) error {
 			if verb == "rewind" {
-				err = Rewind(t, e.ID)
-			} else {
-				_, err = Import(t, recording, StartOptions{UpTo: e.ID})
+				return Rewind(t, e.ID)
 			}
-			refused = err != nil
+			_, err := Import(t, recording, StartOptions{UpTo: e.ID})
 			return err
 		})
-		if refused {
-			again.Load(nil)
-			continue
-		}
 		for _, text := range c.words[2:] {
 			send(s.t, again, c.arg(1), text)
 		}
@@ -215,7 +209,14 @@ func (s *script) copies(h *memory.Actor, c *line) {
 		s.Chance = rand.New(rand.NewPCG(uint64(e.Seq), 1))
 		s.drive(func() bool { return false })
 		s.Chance = nil
-		s.printf("%s %s: %s", verb, e.Path, padding.ReplaceAllString(shown(s.t, again), ""))
+		end := padding.ReplaceAllString(shown(s.t, again), "")
+		if paths[end] == "" {
+			ends = append(ends, end)
+		}
+		paths[end] += " " + e.Path
+	}
+	for _, end := range ends {
+		s.printf("%s%s: %s", verb, paths[end], end)
 	}
 }
 
@@ -346,8 +347,6 @@ func (s *script) command(c *line) {
 		delete(s.Programs, name)
 	case "flag":
 		s.flags[name] = true
-	case "unflag":
-		s.flags[name] = false
 	case "life":
 		s.life, _ = strconv.Atoi(name)
 	case "rewinds", "forks":
@@ -424,8 +423,6 @@ func (s *script) command(c *line) {
 		s.printf("%sstate %s", label, strings.Join(all, ", "))
 	case "order":
 		s.printf("%sundone%s", label, stateOf(h)["order"])
-	case "queued":
-		s.printf("%s%s has %d", label, name, len(h.Queues.Lists()[name]))
 	case "inbox": // results of children that the run has not received
 		s.printf("%sinbox has %d", label, InboxLen(s.t, h.Rows))
 	case "replies":

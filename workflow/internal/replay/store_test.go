@@ -24,9 +24,8 @@ func openStore(t testing.TB, j *rows) *store {
 
 func putEntry(t testing.TB, st *store, j Journal, l journal.Location, e Entry) {
 	t.Helper()
-	if _, err := st.put(j, l, &e); err != nil {
-		t.Fatal(err)
-	}
+	_, err := st.put(j, l, &e)
+	must(t, err)
 }
 
 func step(output []byte) Entry {
@@ -332,9 +331,8 @@ func BenchmarkStorePut(b *testing.B) {
 	l := loc(0, [2]int{0, 300}, 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := st.put(j, l, &e); err != nil {
-			b.Fatal(err)
-		}
+		_, err := st.put(j, l, &e)
+		must(b, err)
 	}
 }
 

@@ -58,9 +58,8 @@ func TestEntriesAreTheDocumentedBytes(t *testing.T) {
 			t.Errorf("%s peeks as %+v, %v", v.what, p, ok)
 		}
 		for n := range got {
-			if _, err := decodeEntry(nil, got[:n]); err == nil {
-				t.Errorf("%s: %d bytes of %d are accepted", v.what, n, len(got))
-			}
+			_, err := decodeEntry(nil, got[:n])
+			errorIf(t, err == nil, "%s: %d bytes of %d are accepted", v.what, n, len(got))
 		}
 		if _, err := decodeEntry(nil, append(slices.Clone(got), 0)); err == nil {
 			t.Errorf("%s: a byte after the end is accepted", v.what)
@@ -81,13 +80,11 @@ func TestMetadataIsTheDocumentedBytes(t *testing.T) {
 	} {
 		got := journal.AppendMetadata(nil, &v.metadata)
 		errorIf(t, !bytes.Equal(got, unhex(t, v.hex)), "%s: %x, want %s", v.what, got, v.hex)
-		if back, err := decodeMetadata(nil, got); err != nil || !reflect.DeepEqual(back, v.metadata) {
-			t.Errorf("%s comes back as %+v (%v)", v.what, back, err)
-		}
+		back, err := decodeMetadata(nil, got)
+		errorIf(t, err != nil || !reflect.DeepEqual(back, v.metadata), "%s comes back as %+v (%v)", v.what, back, err)
 		for n := range got {
-			if _, err := decodeMetadata(nil, got[:n]); err == nil {
-				t.Errorf("%s: %d bytes of %d are accepted", v.what, n, len(got))
-			}
+			_, err := decodeMetadata(nil, got[:n])
+			errorIf(t, err == nil, "%s: %d bytes of %d are accepted", v.what, n, len(got))
 		}
 	}
 }
@@ -155,9 +152,8 @@ func FuzzDecodeEntry(f *testing.F) {
 		}
 		if b[0] == journal.Form1 {
 			// It is written in form 2 from then on, and that keeps all of it.
-			if b, err = journal.AppendEntry(nil, &e); err != nil {
-				t.Fatal(err)
-			}
+			b, err = journal.AppendEntry(nil, &e)
+			must(t, err)
 			again, err := decodeEntry(nil, b)
 			fatalIf(t, err != nil, "%+v: %v", e, err)
 			e = again
@@ -179,9 +175,8 @@ func FuzzDecodeMetadata(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again := journal.AppendMetadata(nil, &m); b[0] == journal.Form2 && !bytes.Equal(again, b) {
-			t.Fatalf("%x decodes to %+v, which encodes to %x", b, m, again)
-		}
+		again := journal.AppendMetadata(nil, &m)
+		fatalIf(t, b[0] == journal.Form2 && !bytes.Equal(again, b), "%x decodes to %+v, which encodes to %x", b, m, again)
 	})
 }
 
