@@ -149,7 +149,7 @@ func (s *Store) reduce(key []byte, group []*engine.Entry) error {
 }
 
 // readUntils says until when readers may read each version of a key, the newest first, or need it in order to know when another one
-// ended. Those that end at a time are left out unless timed.
+// ended. Versions that are kept for a time are left out unless timed.
 func (s *Store) readUntils(key []byte, group []*engine.Entry, timed bool) ([]int64, error) {
 	head, there, err := s.Stat(key)
 	if err != nil {
