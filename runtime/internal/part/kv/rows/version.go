@@ -299,18 +299,28 @@ func (s *Store) trim(h *Scope, key []byte, most int) error {
 }
 
 // forget removes a version whose time is over, and older ones down to the first that a reader may read. What an entry was before
-// that version ended is unknown from then on. A history of a number of versions only decides itself which of them it keeps.
+// that version ended is unknown from then on. A history of a number of versions decides itself which it keeps.
 func (s *Store) forget(l *ledger, row []byte) error {
 	key, _, err := keyspace.KVVersion.Parse(row)
 	if err != nil {
 		return err
 	}
+	v, err := s.stored(row)
+	if err != nil || v.Version == 0 { // this turn has removed it
+		return err
+	}
 	h := s.scopes.of(userKey(key)).history()
 	if h != nil && h.KeepFor == 0 {
-		if err := s.keepUntil(row, forever); err != nil {
+		c, err := readCount(s.WriteSet, keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, h.Prefix)))
+		if err != nil {
 			return err
 		}
-		return s.trim(h, key, 1000)
+		if v.Ended == 0 || v.Ended > c.floor().version { // it did not end before the history began
+			if err := s.keepUntil(row, forever); err != nil {
+				return err
+			}
+			return s.trim(h, key, 1000)
+		}
 	}
 	prefix := keyspace.KVVersion.Prefix(nil, key)
 	page, err := s.WriteSet.List(engine.ListQuery{Start: prefix, End: row, Reverse: true, Limit: 1, KeysOnly: true, Expired: true})
@@ -340,10 +350,6 @@ func (s *Store) forget(l *ledger, row []byte) error {
 		return nil
 	}
 	if h != nil {
-		v, err := s.stored(row)
-		if err != nil {
-			return err
-		}
 		switch {
 		case v.Ended != 0: // maybe before the next one that is known began
 			from.version = v.Ended
