@@ -293,18 +293,18 @@ func (s *Store) RemoveBranch(name string) error {
 			return host.Errorf(host.FailedPrecondition, "the branch %.80q was forked from it", other.Name).With("reason", "branch_has_forks").With("branch", other.Name)
 		}
 	}
-	all := s.scopes.branches
-	if origin := s.scopes.branch(b.From); !slices.Contains(all, origin) {
-		all = append(slices.Clone(all), origin)
-	}
 	gone := *b
 	gone.Removed, gone.Sweeping, gone.Swept = true, false, nil
+	known := s.scopes.with(&gone)
+	if origin := known.branch(b.From); !slices.Contains(known.branches, origin) {
+		known.branches = append(known.branches, origin)
+	}
 	if err := s.writeBranch(&gone); err != nil {
 		return err
 	}
-	for _, other := range all { // which may have kept something for it
+	for _, other := range known.branches { // which may have kept something for it
 		left := *other
-		if forgot := left.forgetMerges(b.ID, nil); forgot || other.ID == b.From {
+		if forgot := known.forgetMerges(&left); forgot || other.ID == b.From {
 			if err := s.sweepFrom(&left, 0); err != nil {
 				return err
 			}

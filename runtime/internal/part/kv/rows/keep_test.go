@@ -253,6 +253,21 @@ func (g *gardener) points() {
 	}
 }
 
+// A tag reads what the turn writes that makes it, and needs nothing older.
+func TestATagHasWhatItsTurnWrites(t *testing.T) {
+	r := newRig(t)
+	r.put("", "k", "before")
+	r.fork("tag", "")
+	must(t, r.s.Put(keyspace.UserKV.Append(nil, pack("k")), []byte("after"), engine.PutOptions{}))
+	if n := r.count(&keyspace.KVVersion); n > 0 {
+		t.Errorf("%d versions are kept that the tag does not have", n)
+	}
+	r.put("", "k", "later")
+	if got := r.get("tag", "k"); got != "after" {
+		t.Errorf("the tag has %q", got)
+	}
+}
+
 // A sweep writes so much at once and nothing more, and what expires meanwhile is purged.
 func TestSweepsOfLargeValuesAreBounded(t *testing.T) {
 	r := newRig(t)

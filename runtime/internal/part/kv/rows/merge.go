@@ -239,13 +239,15 @@ func (s *Store) NoteMerge(source, target string, version engine.Version, parts [
 		return err
 	}
 	from, to := *a, *b
-	replaced, back := from.forgetMerges(b.ID, parts), to.forgetMerges(a.ID, parts)
 	if parts == nil {
-		from.Merged = append(from.Merged, merged{Into: b.ID, Version: uint64(version), Time: s.Now()})
+		from.Merged = append(slices.Clone(a.Merged), merged{Into: b.ID, Version: uint64(version), Time: s.Now()})
 	}
-	for _, r := range parts {
+	from.Parts = slices.Clone(a.Parts)
+	for _, r := range parts[max(0, len(parts)-hostkv.MaxParts):] {
 		from.Parts = append(from.Parts, mergedPart{Into: b.ID, Version: uint64(version), Time: s.Now(), Start: r.Start, End: r.End})
 	}
+	known := s.scopes.with(&from, &to)
+	replaced, back := known.forgetMerges(&from), known.forgetMerges(&to)
 	if n := len(from.Parts) - hostkv.MaxParts; n > 0 {
 		from.Parts, replaced = from.Parts[n:], true
 	}
@@ -260,17 +262,55 @@ func (s *Store) NoteMerge(source, target string, version engine.Version, parts [
 	return s.writeBranch(&from)
 }
 
-// forgetMerges drops what is known of merges into a branch: of everything, or of parts that others have whole. It reports whether
-// there was something.
-func (b *Branch) forgetMerges(into uint64, parts []Range) bool {
-	n := len(b.Merged) + len(b.Parts)
-	if parts == nil {
-		b.Merged = slices.DeleteFunc(slices.Clone(b.Merged), func(m merged) bool { return m.Into == into })
+// with returns the scopes with branches in place of those with their numbers.
+func (s *Scopes) with(branches ...*Branch) *Scopes {
+	known := &Scopes{branches: slices.Clone(branches)}
+	for _, b := range s.branches {
+		if !slices.ContainsFunc(branches, func(c *Branch) bool { return c.ID == b.ID }) {
+			known.branches = append(known.branches, b)
+		}
 	}
-	b.Parts = slices.DeleteFunc(slices.Clone(b.Parts), func(m mergedPart) bool {
-		return m.Into == into && (parts == nil || slices.ContainsFunc(parts, m.within))
+	return known
+}
+
+// forgetMerges drops the merges of a branch that none compares with any longer. It reports whether there were some.
+func (s *Scopes) forgetMerges(b *Branch) bool {
+	was := *b
+	b.Merged = slices.DeleteFunc(slices.Clone(was.Merged), func(m merged) bool {
+		return s.overtaken(&was, &mergedPart{Into: m.Into, Version: m.Version})
 	})
-	return len(b.Merged)+len(b.Parts) < n
+	b.Parts = slices.DeleteFunc(slices.Clone(was.Parts), func(m mergedPart) bool { return s.overtaken(&was, &m) })
+	return len(b.Merged)+len(b.Parts) < len(was.Merged)+len(was.Parts)
+}
+
+// overtaken reports whether a later merge between the same branches has all of a part, and no branch was forked from one of them in between,
+// which knows only the earlier one.
+func (s *Scopes) overtaken(b *Branch, m *mergedPart) bool {
+	into := s.branch(m.Into)
+	if into.Removed {
+		return true
+	}
+	until := uint64(0)
+	see := func(version uint64, r Range) {
+		if version > m.Version && (until == 0 || version < until) && m.within(r) {
+			until = version
+		}
+	}
+	for _, pair := range [][2]*Branch{{b, into}, {into, b}} {
+		for _, l := range pair[0].Merged {
+			if l.Into == pair[1].ID {
+				see(l.Version, Range{})
+			}
+		}
+		for _, l := range pair[0].Parts {
+			if l.Into == pair[1].ID {
+				see(l.Version, Range{l.Start, l.End})
+			}
+		}
+	}
+	return until != 0 && !slices.ContainsFunc(s.branches, func(f *Branch) bool {
+		return f.ID != mainBranch && !f.Removed && (f.From == b.ID || f.From == into.ID) && m.Version <= f.Version && f.Version < until
+	})
 }
 
 // Moment is the version of the view.

@@ -462,6 +462,9 @@ func (s *Store) beginHistory(sc *Scope) error {
 		if err != nil {
 			return err
 		}
+		if err := s.sweepAll(); err != nil { // it may keep less
+			return err
+		}
 		return s.raise(sc, c.floor())
 	}
 	if err := s.unkeep(sc.Prefix, floor{}); err != nil {
@@ -547,14 +550,17 @@ func (s *Store) unkeep(prefix []byte, from floor) error {
 	if err != nil {
 		return err
 	}
+	now := Store{WriteSet: s.WriteSet, scopes: &Scopes{list: list, pins: pins, branches: branches, known: true}}
+	if h := now.scopes.of(prefix).history(); h != nil && len(h.Prefix) < len(prefix) {
+		if err := s.sweepAll(); err != nil { // it may keep less
+			return err
+		}
+		return s.raise(h, from)
+	}
 	for _, b := range branches {
 		if err := s.sweepFrom(b, 0); err != nil {
 			return err
 		}
-	}
-	now := Store{WriteSet: s.WriteSet, scopes: &Scopes{list: list, pins: pins, branches: branches, known: true}}
-	if h := now.scopes.of(prefix).history(); h != nil && len(h.Prefix) < len(prefix) {
-		return s.raise(h, from)
 	}
 	start := keyspace.UserKV.Append(nil, prefix)
 	p := newPuller(s.WriteSet, engine.ListQuery{Start: versionStart(start), End: versionStart(keyspace.TupleEnd(start)), KeysOnly: true, Expired: true})

@@ -208,12 +208,9 @@ func (s *Store) readUntil(key []byte, version, ended engine.Version) int64 {
 	return until
 }
 
-// open is the end of a version that has none.
-const open = ^engine.Version(0)
-
-// keptUntil returns until when a version of a key is kept that ceases to be the last.
+// keptUntil returns until when a version of a key is kept that ceases to be the last. What reads this turn reads what follows.
 func (s *Store) keptUntil(h *Scope, key []byte, version engine.Version) int64 {
-	return later(h.keptUntil(s.Now()), s.readUntil(key, version, open))
+	return later(h.keptUntil(s.Now()), s.readUntil(key, version, s.Version()))
 }
 
 // putVersion stores a version until a time. removal: it goes with a change that makes a full actor emptier.
@@ -242,7 +239,7 @@ func (s *Store) end(sc *Scope, key []byte, was *engine.Entry, kind Kind) error {
 			return err
 		}
 		if before.Kind == Set && before.Ended == 0 { // its readers learn here when it ended
-			until = later(until, s.readUntil(key, 0, open))
+			until = later(until, s.readUntil(key, 0, s.Version()+1))
 		}
 	}
 	if until == notKept {
@@ -301,32 +298,49 @@ func (s *Store) trim(h *Scope, key []byte, most int) error {
 	return nil
 }
 
-// forget removes a version whose time is over, and older ones down to the first that a reader may read. What an entry was
-// before the next newer version is unknown from then on.
+// forget removes a version whose time is over, and older ones down to the first that a reader may read. What an entry was before
+// that version ended is unknown from then on. A history of a number of versions decides itself which it keeps.
 func (s *Store) forget(l *ledger, row []byte) error {
 	key, _, err := keyspace.KVVersion.Parse(row)
 	if err != nil {
 		return err
+	}
+	v, err := s.stored(row)
+	if err != nil || v.Version == 0 { // this turn has removed it
+		return err
+	}
+	h := s.scopes.of(userKey(key)).history()
+	if h != nil && h.KeepFor == 0 {
+		c, err := readCount(s.WriteSet, keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, h.Prefix)))
+		if err != nil {
+			return err
+		}
+		if v.Ended == 0 || v.Ended > c.floor().version { // it did not end before the history began
+			if err := s.keepUntil(row, forever); err != nil {
+				return err
+			}
+			return s.trim(h, key, 1000)
+		}
 	}
 	prefix := keyspace.KVVersion.Prefix(nil, key)
 	page, err := s.WriteSet.List(engine.ListQuery{Start: prefix, End: row, Reverse: true, Limit: 1, KeysOnly: true, Expired: true})
 	if err != nil {
 		return err
 	}
-	from := floor{} // what the scope knows from now on: from the next newer version, or else from the present
-	if len(page.Entries) == 1 {
-		from, err = s.floorAt(page.Entries[0].Key)
-	} else if now, there, serr := s.WriteSet.Stat(key); there || serr != nil {
-		from, err = floor{now.Version, now.Updated}, serr
-	}
+	now, there, err := s.WriteSet.Stat(key)
 	if err != nil {
 		return err
 	}
-	ended := from.version
-	if ended == 0 {
-		ended = s.Version()
+	from := floor{s.Version(), s.Time()} // the version that followed, or else the present
+	switch {
+	case len(page.Entries) == 1:
+		if from, err = s.floorAt(page.Entries[0].Key); err != nil {
+			return err
+		}
+	case there:
+		from = floor{now.Version, now.Updated}
 	}
-	end, until, err := s.forgettable(key, row, keyspace.TupleEnd(prefix), ended)
+	end, until, err := s.forgettable(key, row, keyspace.TupleEnd(prefix), from.version)
 	switch {
 	case err != nil:
 		return err
@@ -335,18 +349,31 @@ func (s *Store) forget(l *ledger, row []byte) error {
 	case end == nil:
 		return nil
 	}
-	if from.version == 0 {
-		if from, err = s.floorAt(row); err != nil {
-			return err
+	if h != nil {
+		switch {
+		case v.Ended != 0: // maybe before the next one that is known began
+			from.version = v.Ended
+		case v.Kind == Deleted || v.Kind == Expired || len(page.Entries) == 0 && !there: // without it there is no entry either
+			from, err = s.floorAt(row)
 		}
-	}
-	if h := s.scopes.of(userKey(key)).history(); h != nil {
-		if err := l.raise(h, from); err != nil {
+		if err == nil {
+			err = l.raise(h, from)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	_, err = s.WriteSet.DeleteRange(row, end)
 	return err
+}
+
+// stored reads a stored version; zero if it is gone.
+func (s *Store) stored(row []byte) (Version, error) {
+	e, err := raw(s.WriteSet, row)
+	if err != nil || e == nil {
+		return Version{}, err
+	}
+	return parseVersion(e)
 }
 
 // forgettable returns the end of the rows that can be removed with row, whose version ended with another one. Versions are stored from
@@ -367,11 +394,7 @@ func (s *Store) forgettable(key, row, end []byte, ended engine.Version) (rest []
 			}
 			version := engine.Version(-n)
 			if s.readUntil(key, version, ended) != notKept {
-				e, err := raw(s.WriteSet, e.Key)
-				if err != nil || e == nil {
-					return nil, notKept, err
-				}
-				v, err := parseVersion(e)
+				v, err := s.stored(e.Key)
 				if err != nil {
 					return nil, notKept, err
 				}
