@@ -197,7 +197,7 @@ func within(t *testing.T, d time.Duration, f func()) {
 	fatalIf(t, took > d, "took %s, want at most %s", took, d)
 }
 
-var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.FatalIf, testutil.ErrorIf
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
 
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }

@@ -88,4 +88,4 @@ func items(values ...string) [][]byte {
 	return out
 }
 
-var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.FatalIf, testutil.ErrorIf
+var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
