@@ -173,7 +173,7 @@ func (s *Store) AsideOf(ids []keyspace.ActorID, write func(i int, a *Aside) erro
 		if sp.store == nil {
 			continue
 		}
-		root, ok, err := readRoot(databaseOf(s), sp.id, false)
+		root, ok, err := readRoot(databaseOf(s).DB, sp.id, false)
 		if spoiled(err) {
 			continue
 		} else if err != nil {
@@ -203,12 +203,12 @@ func (s *Store) AsideOf(ids []keyspace.ActorID, write func(i int, a *Aside) erro
 
 // AppendValue is [WriteSet.AppendValue] as of before the batch.
 func (a *Aside) AppendValue(dst, key []byte) ([]byte, bool, error) {
-	return appendStored(dst, databaseOf(a.space.store), a.space.id, key)
+	return appendStored(dst, databaseOf(a.space.store).DB, a.space.id, key)
 }
 
 // Scan is [WriteSet.Scan] as of before the batch. f may put keys.
 func (a *Aside) Scan(start, end []byte, f func(key, value []byte) bool) error {
-	return view{store: databaseOf(a.space.store), id: a.space.id}.scan(start, end, f)
+	return view{store: databaseOf(a.space.store).DB, id: a.space.id}.scan(start, end, f)
 }
 
 // Size returns how many bytes the actor's keys and values take, and when it was created, in Unix milliseconds.

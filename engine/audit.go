@@ -224,7 +224,7 @@ func (s *Store) Audit(q AuditQuery, visit func(*AuditRecord) bool) (err error) {
 		}
 		bounds, parse = &pebble.IterOptions{LowerBound: row(q.After + 1), UpperBound: row(q.Before)}, keyspace.ParseAuditActorRow
 	}
-	it, err := newIter(databaseOf(s), bounds)
+	it, err := newIter(databaseOf(s).DB, bounds)
 	if err != nil {
 		return err
 	}
@@ -251,7 +251,7 @@ func (s *Store) Audit(q AuditQuery, visit func(*AuditRecord) bool) (err error) {
 			return nil
 		}
 		if q.Of != nil {
-			_, err = get(databaseOf(s), keyspace.AppendAuditRow(nil, seq), show)
+			_, err = get(databaseOf(s).DB, keyspace.AppendAuditRow(nil, seq), show)
 		} else if data, ferr := it.ValueAndErr(); ferr != nil {
 			err = ferr
 		} else {

@@ -38,7 +38,7 @@ func (s *Store) Lookup(i Identity) (keyspace.ActorID, bool, error) {
 	row := rowBuffer()
 	defer row.free()
 	row.b = keyspace.AppendDirectoryRow(row.b[:0], i.Namespace, i.Type, i.Key)
-	return directoryEntry(databaseOf(s), row.b)
+	return directoryEntry(databaseOf(s).DB, row.b)
 }
 
 func directoryEntry(r reader, row []byte) (id keyspace.ActorID, ok bool, err error) {
@@ -60,7 +60,7 @@ func (s *Store) Identity(id keyspace.ActorID) (i Identity, created int64, ok boo
 }
 
 func (s *Store) identity(id keyspace.ActorID) (i Identity, created int64, ok bool, err error) {
-	return identityOf(databaseOf(s), id)
+	return identityOf(databaseOf(s).DB, id)
 }
 
 func identityOf(r reader, id keyspace.ActorID) (i Identity, created int64, ok bool, err error) {
@@ -88,7 +88,7 @@ func (s *Store) tombstone(id keyspace.ActorID) (t Tombstone, ok bool, err error)
 	row := rowBuffer()
 	defer row.free()
 	row.b = keyspace.AppendTombstoneRow(row.b[:0], id)
-	ok, err = get(databaseOf(s), row.b, func(value []byte) (err error) {
+	ok, err = get(databaseOf(s).DB, row.b, func(value []byte) (err error) {
 		t, err = parseTombstone(value)
 		return err
 	})
@@ -235,7 +235,7 @@ func (s *Store) Types(namespace string) ([]string, error) {
 	}
 	defer s.leave()
 	start := keyspace.AppendDirectoryPrefix(nil, namespace, "", nil)
-	it, err := newIter(databaseOf(s), &pebble.IterOptions{LowerBound: start, UpperBound: keyspace.TupleEnd(start)})
+	it, err := newIter(databaseOf(s).DB, &pebble.IterOptions{LowerBound: start, UpperBound: keyspace.TupleEnd(start)})
 	if err != nil {
 		return nil, err
 	}
@@ -330,7 +330,7 @@ func (s *Store) takeName(w *WriteSet) (release func(), err error) {
 		delete(s.names.taken, name)
 		s.names.mu.Unlock()
 	}
-	_, taken, err = directoryEntry(databaseOf(s), row)
+	_, taken, err = directoryEntry(databaseOf(s).DB, row)
 	if err == nil && taken {
 		err = ErrExists
 	}

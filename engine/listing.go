@@ -111,7 +111,7 @@ func (s *Store) ListingBuilt() (bool, error) {
 
 // listingProgress returns the row of the directory up to which the index is built: nil if nothing is.
 func (s *Store) listingProgress() (upTo []byte, built bool, err error) {
-	_, err = get(databaseOf(s), keyspace.AppendMetaRow(nil, listingRow), func(b []byte) error {
+	_, err = get(databaseOf(s).DB, keyspace.AppendMetaRow(nil, listingRow), func(b []byte) error {
 		d := decoder{b: b}
 		if built = d.byte() == listingBuilt; !built {
 			upTo = clone(d.rest())
@@ -184,7 +184,7 @@ func (b *builder) clear() error {
 
 // slice builds the rows of the next actors, and returns where it goes on.
 func (b *builder) slice(start, end []byte) (next []byte, done bool, err error) {
-	it, err := newIter(databaseOf(b.s), &pebble.IterOptions{LowerBound: start, UpperBound: end})
+	it, err := newIter(databaseOf(b.s).DB, &pebble.IterOptions{LowerBound: start, UpperBound: end})
 	if err != nil {
 		return nil, false, err
 	}
@@ -197,7 +197,7 @@ func (b *builder) slice(start, end []byte) (next []byte, done bool, err error) {
 		if err != nil {
 			return nil, false, err
 		}
-		rows, id, err := listingRows(databaseOf(b.s), it.Key(), value)
+		rows, id, err := listingRows(databaseOf(b.s).DB, it.Key(), value)
 		b.read++
 		switch {
 		case spoiled(err):

@@ -153,7 +153,7 @@ func (s *Store) Outbox(after uint64, limit int) ([]OutboxRow, error) {
 	}
 	defer s.leave()
 	before := s.outbox.readable()
-	it, err := outboxIter(databaseOf(s), after)
+	it, err := outboxIter(databaseOf(s).DB, after)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +225,7 @@ func deleteOutbox(s *Store, batch *pebble.Batch, seqs []uint64) (rows, bytes int
 	row := rowBuffer()
 	defer row.free()
 	row.b = append(keyspace.AppendOutboxRow(row.b[:0], seqs[len(seqs)-1]), 0)
-	it, err := newIter(databaseOf(s), &pebble.IterOptions{UpperBound: row.b})
+	it, err := newIter(databaseOf(s).DB, &pebble.IterOptions{UpperBound: row.b})
 	if err != nil {
 		return 0, 0, err
 	}

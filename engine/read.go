@@ -147,7 +147,7 @@ func (s *Store) Peek(id keyspace.ActorID, key []byte) (e Entry, known bool, err 
 	}
 	defer s.leave()
 	now := turnClock()
-	ok, err := visit(databaseOf(s), id, key, func(m *metadata, inline []byte) {
+	ok, err := visit(databaseOf(s).DB, id, key, func(m *metadata, inline []byte) {
 		if known = m.chunks == 0 && !m.expired(now); known {
 			e = Entry{Key: key, Value: append([]byte{}, inline...)}
 			e.describe(m)
@@ -194,7 +194,7 @@ func (w *WriteSet) Get(key []byte) (Entry, bool, error) {
 		e.describe(&m)
 		return e, true, nil
 	}
-	return readEntry(databaseOf(sp.store), sp.id, key, now)
+	return readEntry(databaseOf(sp.store).DB, sp.id, key, now)
 }
 
 // GetMany returns the entries of the keys, in their order; Found tells which

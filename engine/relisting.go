@@ -116,7 +116,7 @@ func (w *WriteSet) relistAttribute(r *relisting, name *listingName, sl *slot, be
 		return nil
 	case before:
 		var err error
-		if old, _, err = appendStored(nil, databaseOf(w.space.store), w.space.id, sl.key); err != nil {
+		if old, _, err = appendStored(nil, databaseOf(w.space.store).DB, w.space.id, sl.key); err != nil {
 			return err
 		}
 	}
@@ -178,7 +178,7 @@ func (w *WriteSet) unlist(r *relisting) (err error) {
 			}
 		})
 	}
-	it, err := newIter(databaseOf(sp.store), &pebble.IterOptions{LowerBound: name.typ, UpperBound: keyspace.TupleEnd(name.typ)})
+	it, err := newIter(databaseOf(sp.store).DB, &pebble.IterOptions{LowerBound: name.typ, UpperBound: keyspace.TupleEnd(name.typ)})
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (w *WriteSet) unlist(r *relisting) (err error) {
 // eachAttribute visits the attributes that the store has of the actor.
 func (sp *Space) eachAttribute(visit func(key, value []byte)) error {
 	start, end := keyspace.Attribute.Kind.Range()
-	return view{store: databaseOf(sp.store), id: sp.id}.scan(start, end, func(key, value []byte) bool {
+	return view{store: databaseOf(sp.store).DB, id: sp.id}.scan(start, end, func(key, value []byte) bool {
 		visit(key, value)
 		return true
 	})

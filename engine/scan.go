@@ -41,7 +41,7 @@ func (w *WriteSet) AppendValue(dst, key []byte) ([]byte, bool, error) {
 		return dst, false, err
 	}
 	defer sp.store.leave()
-	return appendStored(dst, databaseOf(sp.store), sp.id, key)
+	return appendStored(dst, databaseOf(sp.store).DB, sp.id, key)
 }
 
 // AppendValue is [WriteSet.AppendValue] as of the snapshot. It does not look at

@@ -100,7 +100,7 @@ func (s *Store) openSpace(id keyspace.ActorID, load func(*Space) error) (*Space,
 
 // load reads the root. REQUIRES: sp.mu.
 func (sp *Space) load() error {
-	a, ok, err := readRoot(databaseOf(sp.store), sp.id, true)
+	a, ok, err := readRoot(databaseOf(sp.store).DB, sp.id, true)
 	if err != nil {
 		return err
 	}

@@ -336,7 +336,7 @@ func (s *Store) checkFormat() (older uint64, err error) {
 
 // initFormat writes the format row of a store that has no rows yet.
 func (s *Store) initFormat(row []byte) error {
-	it, err := newIter(databaseOf(s), nil)
+	it, err := newIter(databaseOf(s).DB, nil)
 	if err != nil {
 		return err
 	}
@@ -356,7 +356,7 @@ func (s *Store) initFormat(row []byte) error {
 
 // number reads a row that holds a number.
 func (s *Store) number(row []byte) (n uint64, ok bool, err error) {
-	ok, err = get(databaseOf(s), row, func(b []byte) error {
+	ok, err = get(databaseOf(s).DB, row, func(b []byte) error {
 		d := decoder{b: b}
 		n = d.uvarint()
 		return d.end()

@@ -45,7 +45,7 @@ func (s *Store) scanWakes(after []byte, dueMS int64, visit func(keyspace.WakeRow
 	if after != nil {
 		start = append(clone(after), 0)
 	}
-	it, err := newIter(databaseOf(s), &pebble.IterOptions{LowerBound: start, UpperBound: end})
+	it, err := newIter(databaseOf(s).DB, &pebble.IterOptions{LowerBound: start, UpperBound: end})
 	if err != nil {
 		return err
 	}

@@ -609,7 +609,7 @@ func (w *WriteSet) read(key []byte) (metadata, bool, error) {
 	if w.hidden(key) {
 		return metadata{}, false, nil
 	}
-	return readMetadata(databaseOf(sp.store), sp.id, key)
+	return readMetadata(databaseOf(sp.store).DB, sp.id, key)
 }
 
 func isState(key []byte) bool {
