@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/hosttest"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 // A desk is the actor of these tests. It has contracts of every kind.

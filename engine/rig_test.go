@@ -5,8 +5,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 // openTest opens a store with small buffers that is closed with the test.

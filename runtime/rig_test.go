@@ -16,7 +16,7 @@ import (
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 	"github.com/cairn-run/cairn/runtime"
 )
 

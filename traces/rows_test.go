@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 // rows are the rows of one actor.

@@ -19,7 +19,7 @@ import (
 	"github.com/cairn-run/cairn/actor/actortest"
 	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/kv"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 // inStore runs a test with the store of one actor, in virtual time.

@@ -3,7 +3,7 @@ package tuple
 import (
 	"bytes"
 	"encoding/hex"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 	"math"
 	"math/big"
 	"reflect"

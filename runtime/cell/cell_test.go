@@ -28,7 +28,7 @@ import (
 	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/audit"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/runtime/cell"

@@ -10,7 +10,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 // jobSchema is the compiled schema of Job.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/hosttest"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 	"github.com/cairn-run/cairn/runtime/client"
 	"github.com/cairn-run/cairn/runtime/internal/gateway"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"

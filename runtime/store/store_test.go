@@ -18,7 +18,7 @@ import (
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/kv"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 	"github.com/cairn-run/cairn/runtime/store"
 )
 

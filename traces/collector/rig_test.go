@@ -3,7 +3,7 @@ package collector
 import (
 	"log/slog"
 
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 	"github.com/cairn-run/cairn/traces"
 )
 

@@ -2,7 +2,7 @@ package codec
 
 import (
 	"bytes"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 	"math"
 	"reflect"
 	"testing"

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/docs/examples/flights/data"
 	"github.com/cairn-run/cairn/docs/examples/flights/traffic"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 // firstFlights returns the first n flights, and all airports.

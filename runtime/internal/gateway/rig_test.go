@@ -17,7 +17,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/hosttest"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )

@@ -8,8 +8,8 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/view"

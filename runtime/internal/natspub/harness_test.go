@@ -20,8 +20,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 	"github.com/cairn-run/cairn/runtime/localnats"
 )
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/runtime/internal/part/trace"

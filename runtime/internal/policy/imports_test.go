@@ -144,8 +144,8 @@ var policy = []rule{
 	{pkg: "runtime/internal/part/state", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/audit", "runtime/internal/kernel", "runtime/internal/call"}, libs: []string{cbor}, never: []string{"net/http", nats}, why: "a part"},
 	{pkg: "runtime/internal/part/token", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/audit", "runtime/internal/kernel", "runtime/internal/call", "runtime/internal/survey", "runtime/internal/record"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a part"},
 	{pkg: "runtime/internal/node", uses: []string{"actor/host", "runtime/internal/timed", "engine", "keyspace", "sqlitevfs", "workflow", "runtime/internal/record", "runtime/internal/kernel", "runtime/internal/call", "runtime/internal/survey", "runtime/internal/duty", "runtime/internal/audit", "runtime/internal/part"}, never: []string{"net/http", nats}, why: "the list of parts; knows neither HTTP nor NATS"},
-	{pkg: "internal/testutil", never: []string{"net", "os/exec"}, why: "what tests of all packages say in one line: standard library only"},
-	{pkg: "runtime/internal/gateway/gatewaytest", uses: []string{"internal/testutil", "actor/host", "runtime/internal/gateway", "runtime/internal/gateway/serve", "runtime/internal/node/nodetest"}, never: []string{nats}, why: "opens nodes behind gateways for tests"},
+	{pkg: "keyspace/testutil", never: []string{"net", "os/exec"}, why: "what tests of all packages say in one line: standard library only"},
+	{pkg: "runtime/internal/gateway/gatewaytest", uses: []string{"keyspace/testutil", "actor/host", "runtime/internal/gateway", "runtime/internal/gateway/serve", "runtime/internal/node/nodetest"}, never: []string{nats}, why: "opens nodes behind gateways for tests"},
 	{pkg: "runtime/internal/node/nodetest", uses: []string{"actor/host", "engine", "runtime/internal/kernel/options", "runtime/internal/node"}, never: []string{"net/http", nats}, why: "opens nodes for tests"},
 	{pkg: "runtime/internal/offline", uses: []string{"actor/host", "engine", "runtime/internal/kernel", "runtime/internal/call", "runtime/internal/survey", "runtime/internal/node", "runtime/internal/part"}, never: []string{"net/http", nats}, why: "a store without a node"},
 	{pkg: "runtime/internal/natspub", uses: []string{"actor/host", "engine", "keyspace"}, libs: []string{nats, prometheus}, why: "sibling of the node and the gateway"},
@@ -184,7 +184,7 @@ var policy = []rule{
 }
 
 // testOnly are packages that only tests may import, from any floor.
-var testOnly = []string{"internal/testutil", "runtime/internal/gateway/gatewaytest", "workflow", "workflow/host", "workflow/internal/memory", "workflow/internal/rowmap", "workflow/workflowtest", "actor/actortest", "actor/host/hosttest", "runtime/internal/node/nodetest", "runtime/internal/gateway", "runtime/internal/gateway/serve", "runtime/client", "runtime/localnats", "runtime", "runtime/store", "actor", "actor/kv"}
+var testOnly = []string{"keyspace/testutil", "runtime/internal/gateway/gatewaytest", "workflow", "workflow/host", "workflow/internal/memory", "workflow/internal/rowmap", "workflow/workflowtest", "actor/actortest", "actor/host/hosttest", "runtime/internal/node/nodetest", "runtime/internal/gateway", "runtime/internal/gateway/serve", "runtime/client", "runtime/localnats", "runtime", "runtime/store", "actor", "actor/kv"}
 
 func TestImportsFollowTheFloors(t *testing.T) {
 	pkgs := parseModule(t)
@@ -249,7 +249,7 @@ func TestEachPackageHasExactlyOneComment(t *testing.T) {
 }
 
 func TestTopLevelHoldsWhatItShould(t *testing.T) {
-	want := []string{"LICENSE", "Makefile", "README.md", "actor", "docs", "engine", "go.mod", "go.sum", "internal", "keyspace", "runtime", "sqlitevfs", "traces", "workflow"}
+	want := []string{"LICENSE", "Makefile", "README.md", "actor", "docs", "engine", "go.mod", "go.sum", "keyspace", "runtime", "sqlitevfs", "traces", "workflow"}
 	ignored := []string{"bin", "data"} // what make run leaves behind
 	entries, err := os.ReadDir(root(t))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 	"github.com/cairn-run/cairn/workflow/internal/rowmap"
 )

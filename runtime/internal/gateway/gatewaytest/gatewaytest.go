@@ -10,7 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/hosttest"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 	"github.com/cairn-run/cairn/runtime/internal/gateway"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 	"github.com/cairn-run/cairn/runtime/internal/node/nodetest"

@@ -14,7 +14,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/gatewaytest"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"

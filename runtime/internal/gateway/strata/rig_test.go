@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/gatewaytest"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )

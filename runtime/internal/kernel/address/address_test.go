@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 func TestCheckRefusesKeysThatCannotNameAnActor(t *testing.T) {

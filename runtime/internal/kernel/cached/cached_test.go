@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 func TestValueIsReadOnceUntilItIsForgotten(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 func TestAValueIsMadeOnceAndFound(t *testing.T) {

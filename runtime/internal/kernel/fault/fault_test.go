@@ -12,7 +12,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 var at = host.Address{Type: "room", Key: []string{"a"}}

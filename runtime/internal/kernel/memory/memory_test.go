@@ -3,7 +3,7 @@ package memory
 import (
 	"testing"
 
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 func TestAccountIsTheSumOfItsWeights(t *testing.T) {

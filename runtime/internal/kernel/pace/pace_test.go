@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 func TestWhatHasNeverRunIsNotQuick(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 // labels returns the label lines of all goroutines that run a function of this package.

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 // A subject is an actor with one key, and its box.

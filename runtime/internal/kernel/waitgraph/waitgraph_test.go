@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 // TestGraphFollowsItsModel enters and leaves edges at random, and compares the refusals with reachability in a plain list.

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/actor/host/method"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 

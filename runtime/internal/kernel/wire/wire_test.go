@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 type input struct {

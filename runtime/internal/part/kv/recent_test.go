@@ -14,7 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 func entry(key, value string, version engine.Version) *engine.Entry {

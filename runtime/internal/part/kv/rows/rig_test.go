@@ -6,8 +6,8 @@ import (
 
 	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 // seeds is how many seeds a model has.

@@ -13,7 +13,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/v8"
 )
 

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/internal/testutil"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 func decode(t testing.TB, text string) any {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/internal/testutil"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
 var actorID = keyspace.ActorID{1, 2, 3, 4, 5, 6, 0x8f, 8, 0x80, 10}
