@@ -17,7 +17,7 @@ import (
 // replaces it, also from its own handler.
 type Alarm[S, T any] struct {
 	decl     *declared
-	payload  *codec.Value[T]
+	payload  *codec.Value
 	instance string
 }
 

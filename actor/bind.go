@@ -125,7 +125,7 @@ func OnAlarm[S, T any](a *Alarm[S, T], handler func(*S, *Context, T) error) Bind
 	return b
 }
 
-func appendOutput[Out any](d *declared, w *codec.Value[Out], as host.Codec, dst []byte, v *Out) ([]byte, error) {
+func appendOutput[Out any](d *declared, w *codec.Value, as host.Codec, dst []byte, v *Out) ([]byte, error) {
 	out, err := w.Append(as, dst, v)
 	if err != nil {
 		return dst, Errorf(Internal, "output of %s: %s", d, err)

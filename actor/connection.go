@@ -19,8 +19,8 @@ import (
 // that the node admits may connect.
 type Connections[S, P, C any] struct {
 	decl   *declared
-	params *codec.Value[P]
-	state  *codec.Value[C]
+	params *codec.Value
+	state  *codec.Value
 }
 
 // NewConnections declares the connections of t: the type of the parameters and of the state. A type

@@ -12,7 +12,7 @@ import (
 // admits or refuses subscribers.
 type Event[T any] struct {
 	decl *declared
-	data *codec.Value[T]
+	data *codec.Value
 }
 
 // An EventConfig declares how an event is delivered. Zero fields have defaults.

@@ -12,7 +12,7 @@ import (
 type program[S any] struct {
 	core  *core
 	spec  Spec[S]
-	state *codec.Value[S]
+	state *codec.Value
 	// In the order of the behavior's tables. A queue of workers, and an event or a map without a
 	// hook, have an empty Binding.
 	methods, alarms, queues, schedules, events, maps []Binding[S]

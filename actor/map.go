@@ -23,7 +23,7 @@ import (
 type Map[K, V any] struct {
 	decl   *declared
 	form   keyForm
-	values *codec.Value[V]
+	values *codec.Value
 	prefix []byte
 }
 

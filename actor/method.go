@@ -17,8 +17,8 @@ const createName = "create"
 // refused as TooLarge if the list is longer, before it takes memory; the handler checks shorter inputs.
 type Action[S, In, Out any] struct {
 	decl *declared
-	in   *codec.Value[In]
-	out  *codec.Value[Out]
+	in   *codec.Value
+	out  *codec.Value
 }
 
 // NewAction declares an action of t. The name has the form that [NewType] describes and is unique
@@ -27,7 +27,7 @@ func NewAction[In, Out, S any](t *Type[S], name string) *Action[S, In, Out] {
 	c := coreOf(t)
 	a := &Action[S, In, Out]{in: codec.Of[In](c.codec, codec.CBOR|codec.JSON), out: codec.Of[Out](c.codec, codec.CBOR|codec.JSON)}
 	a.decl = declare(t, declared{
-		kind: kindAction, name: name, faults: methodFaults(a.in, a.out), values: methodValues(c, a.in, a.out),
+		kind: kindAction, name: name, faults: methodFaults(a.in, a.out), values: methodValues(a.in, a.out),
 	})
 	return a
 }
@@ -47,7 +47,7 @@ func (a *Action[S, In, Out]) Call(ctx context.Context, ref Ref[S], in In, opts .
 	for _, o := range opts {
 		o.applyCall(req)
 	}
-	return call(ctx, ref.node, req, a.decl, a.out)
+	return call[Out](ctx, ref.node, req, a.decl, a.out)
 }
 
 // Send queues a one-way call to the action as part of the turn's commit. It is delivered after the
@@ -72,8 +72,8 @@ func (a *Action[S, In, Out]) Send(ctx *Context, ref Ref[S], in In) error {
 // CBOR and as JSON.
 type Query[S, In, Out any] struct {
 	decl *declared
-	in   *codec.Value[In]
-	out  *codec.Value[Out]
+	in   *codec.Value
+	out  *codec.Value
 }
 
 // NewQuery declares a query of t. The name has the form that [NewType] describes and is unique
@@ -82,7 +82,7 @@ func NewQuery[In, Out, S any](t *Type[S], name string) *Query[S, In, Out] {
 	c := coreOf(t)
 	q := &Query[S, In, Out]{in: codec.Of[In](c.codec, codec.CBOR|codec.JSON), out: codec.Of[Out](c.codec, codec.CBOR|codec.JSON)}
 	q.decl = declare(t, declared{
-		kind: kindQuery, name: name, faults: methodFaults(q.in, q.out), values: methodValues(c, q.in, q.out),
+		kind: kindQuery, name: name, faults: methodFaults(q.in, q.out), values: methodValues(q.in, q.out),
 	})
 	return q
 }
@@ -101,7 +101,7 @@ func (q *Query[S, In, Out]) Call(ctx context.Context, ref Ref[S], in In, opts ..
 	for _, o := range opts {
 		o.applyQuery(req)
 	}
-	return call(ctx, ref.node, req, q.decl, q.out)
+	return call[Out](ctx, ref.node, req, q.decl, q.out)
 }
 
 // A Create is the creation method of a type: explicit creation with an input. Bind it with
@@ -109,7 +109,7 @@ func (q *Query[S, In, Out]) Call(ctx context.Context, ref Ref[S], in In, opts ..
 // another method creates the actor; pass [Existing] to those calls to prevent that.
 type Create[S, In any] struct {
 	decl *declared
-	in   *codec.Value[In]
+	in   *codec.Value
 }
 
 // NewCreate declares the creation method of t, named "create". A type has at most one. In must be
@@ -119,7 +119,7 @@ func NewCreate[In, S any](t *Type[S]) *Create[S, In] {
 	c := &Create[S, In]{in: codec.Of[In](core.codec, codec.CBOR|codec.JSON)}
 	c.decl = declare(t, declared{
 		kind: kindCreate, name: createName, faults: prefixed("input ", c.in.Faults()),
-		values: methodValues(core, c.in, codec.Of[None](core.codec, codec.CBOR|codec.JSON)),
+		values: methodValues(c.in, codec.Of[None](core.codec, codec.CBOR|codec.JSON)),
 	})
 	return c
 }
@@ -140,7 +140,7 @@ func (c *Create[S, In]) Call(ctx context.Context, ref Ref[S], in In, opts ...Cre
 }
 
 // request makes the request of a call to d.
-func request[S, In any](d *declared, w *codec.Value[In], ref Ref[S], in *In) (*host.Request, error) {
+func request[S, In any](d *declared, w *codec.Value, ref Ref[S], in *In) (*host.Request, error) {
 	if err := ref.check(d.core); err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func request[S, In any](d *declared, w *codec.Value[In], ref Ref[S], in *In) (*h
 }
 
 // call sends a request and decodes the reply.
-func call[Out any](ctx context.Context, node Node, req *host.Request, d *declared, w *codec.Value[Out]) (Out, error) {
+func call[Out any](ctx context.Context, node Node, req *host.Request, d *declared, w *codec.Value) (Out, error) {
 	var out Out
 	reply, err := node.Call(ctx, req)
 	if err != nil {
@@ -165,7 +165,7 @@ func call[Out any](ctx context.Context, node Node, req *host.Request, d *declare
 }
 
 // decodeInput decodes an input, unless its lists are longer than the tags max of their fields say.
-func decodeInput[T any](d *declared, w *codec.Value[T], as host.Codec, input []byte, v *T) error {
+func decodeInput[T any](d *declared, w *codec.Value, as host.Codec, input []byte, v *T) error {
 	if err := host.CheckLimits(as, input, v); err != nil {
 		return err
 	}
@@ -180,11 +180,11 @@ func inputError(d *declared, err error) error {
 	return host.WithMember(Errorf(InvalidArgument, "input of %s: %s", d, err), "", err)
 }
 
-func methodFaults[In, Out any](in *codec.Value[In], out *codec.Value[Out]) []string {
+func methodFaults(in, out *codec.Value) []string {
 	return append(prefixed("input ", in.Faults()), prefixed("output ", out.Faults())...)
 }
 
-func methodValues[In, Out any](c *core, in *codec.Value[In], out *codec.Value[Out]) []codec.Described {
+func methodValues(in, out *codec.Value) []codec.Described {
 	return []codec.Described{in.Describe(host.MethodInput), out.Describe(host.MethodOutput)}
 }
 

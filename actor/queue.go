@@ -31,8 +31,8 @@ import (
 // pass a message that is delayed or has failed.
 type Queue[S, In, Out any] struct {
 	label
-	body  *codec.Value[In]
-	reply *codec.Value[Out]
+	body  *codec.Value
+	reply *codec.Value
 }
 
 // A QueueConfig declares how a queue works. Zero fields have defaults; negative ones are faults.
@@ -152,7 +152,7 @@ func (q *Queue[S, In, Out]) Named(name string) *Queue[S, In, Out] {
 func (q *Queue[S, In, Out]) Of(ref Ref[S]) handle.Queue[In, Out] {
 	settings := q.decl.queue
 	settings.EnsureDefaults()
-	return handle.NewQueue(ref.site(q.label), q.body, q.reply, settings.Lock)
+	return handle.NewQueue[In, Out](ref.site(q.label), q.body, q.reply, settings.Lock)
 }
 
 // Stats counts the messages of the queue. It works in a turn and in a query.

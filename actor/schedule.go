@@ -20,7 +20,7 @@ import (
 // every wake. For a single appointment without a history there is [Alarm].
 type Schedule[S, T any] struct {
 	label
-	payload  *codec.Value[T]
+	payload  *codec.Value
 	instance string
 }
 
@@ -65,7 +65,7 @@ func (s *Schedule[S, T]) Named(name string) *Schedule[S, T] {
 // Of returns the schedule of an actor, for callers and operators.
 func (s *Schedule[S, T]) Of(ref Ref[S]) handle.Schedule[T] {
 	all := ref.site(label{decl: s.decl, name: s.listName()})
-	return handle.NewSchedule(ref.site(s.label), s.instance, s.payload, all, s.mine)
+	return handle.NewSchedule[T](ref.site(s.label), s.instance, s.payload, all, s.mine)
 }
 
 // Set sets the schedule, or replaces it. The error code is InvalidArgument if the rule is wrong.
@@ -109,7 +109,7 @@ func (s *Schedule[S, T]) Get(ctx Reader) (handle.Scheduled[T], bool, error) {
 	}
 	for i := range found {
 		if found[i].Name == s.name && found[i].Instance == s.instance {
-			one, err := handle.ReadSchedule(&found[i], s.payload, s.decl.String())
+			one, err := handle.ReadSchedule[T](&found[i], s.payload, s.decl.String())
 			return one, err == nil, err
 		}
 	}
@@ -132,7 +132,7 @@ func (s *Schedule[S, T]) List(ctx Reader) ([]handle.Scheduled[T], error) {
 		if !s.mine(found[i].Name) {
 			continue
 		}
-		one, err := handle.ReadSchedule(&found[i], s.payload, s.decl.String())
+		one, err := handle.ReadSchedule[T](&found[i], s.payload, s.decl.String())
 		if err != nil {
 			return nil, err
 		}

@@ -17,7 +17,7 @@ import (
 // oldest items go when there are too many ([StreamConfig]).
 type Stream[S, T any] struct {
 	label
-	items *codec.Value[T]
+	items *codec.Value
 }
 
 // A StreamConfig declares how long a stream keeps items, and whether clients may append. Zero
@@ -67,7 +67,7 @@ func (s *Stream[S, T]) Named(name string) *Stream[S, T] {
 
 // Of returns the stream of an actor, for readers, for clients that append to it, and for operators.
 func (s *Stream[S, T]) Of(ref Ref[S]) handle.Stream[T] {
-	return handle.NewStream(ref.site(s.label), s.items)
+	return handle.NewStream[T](ref.site(s.label), s.items)
 }
 
 // An appender is what may append to a stream of the actor itself: *[Context], as part of the turn's

@@ -17,8 +17,8 @@ import (
 // In and Out must be encodable both as CBOR and as JSON.
 type Workflow[S, In, Out any] struct {
 	decl *declared
-	in   *codec.Value[In]
-	out  *codec.Value[Out]
+	in   *codec.Value
+	out  *codec.Value
 }
 
 // NewWorkflow declares a workflow of t. The name has the form that [NewType] describes and is
@@ -128,5 +128,5 @@ func (w *Workflow[S, In, Out]) Start(ctx *Context, in In, opts ...handle.StartOp
 
 // Of returns the run of an actor, for callers and operators.
 func (w *Workflow[S, In, Out]) Of(ref Ref[S]) handle.Run[In, Out] {
-	return handle.NewRun(ref.site(label{decl: w.decl, name: w.decl.name}), w.in, w.out)
+	return handle.NewRun[In, Out](ref.site(label{decl: w.decl, name: w.decl.name}), w.in, w.out)
 }

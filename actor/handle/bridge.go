@@ -15,12 +15,12 @@ import (
 // The functions of this file are for package actor: they take types of internal packages.
 
 // NewQueue makes a handle of a queue. lock is the queue's own time of locks.
-func NewQueue[In, Out any](at site.Site, body *codec.Value[In], reply *codec.Value[Out], lock time.Duration) Queue[In, Out] {
+func NewQueue[In, Out any](at site.Site, body, reply *codec.Value, lock time.Duration) Queue[In, Out] {
 	return Queue[In, Out]{at, body, reply, lock}
 }
 
 // NewStream makes a handle of a stream.
-func NewStream[T any](at site.Site, items *codec.Value[T]) Stream[T] { return Stream[T]{at, items} }
+func NewStream[T any](at site.Site, items *codec.Value) Stream[T] { return Stream[T]{at, items} }
 
 // NewDeadLetters makes a handle of the messages that an actor gave up.
 func NewDeadLetters(at site.Site) DeadLetters[DeadLetter] {
@@ -66,7 +66,7 @@ func FillSchedule(s *host.Schedule, r Rule, contract string) error {
 }
 
 // ReadSchedule decodes a schedule that is set.
-func ReadSchedule[T any](h *host.Schedule, payload *codec.Value[T], contract string) (Scheduled[T], error) {
+func ReadSchedule[T any](h *host.Schedule, payload *codec.Value, contract string) (Scheduled[T], error) {
 	s := Scheduled[T]{
 		Name: h.Name, Instance: h.Instance, Next: timeOf(h.Next), Runs: h.Runs, Attempts: h.Attempts, Skipped: h.Skipped,
 		LastResult: h.LastResult, LastError: h.LastError,
@@ -83,7 +83,7 @@ func ReadSchedule[T any](h *host.Schedule, payload *codec.Value[T], contract str
 
 // NewSchedule makes a handle of an instance of a schedule. all is where List looks, and mine reports
 // whether a schedule of that name is of the contract.
-func NewSchedule[T any](at site.Site, instance string, payload *codec.Value[T], all site.Site, mine func(string) bool) Schedule[T] {
+func NewSchedule[T any](at site.Site, instance string, payload *codec.Value, all site.Site, mine func(string) bool) Schedule[T] {
 	return Schedule[T]{at, instance, payload, all, mine}
 }
 
@@ -91,12 +91,12 @@ func NewSchedule[T any](at site.Site, instance string, payload *codec.Value[T], 
 func NewConnections(at site.Site) Connections { return Connections{at} }
 
 // NewRun makes a handle of the run of an actor.
-func NewRun[In, Out any](at site.Site, in *codec.Value[In], out *codec.Value[Out]) Run[In, Out] {
+func NewRun[In, Out any](at site.Site, in, out *codec.Value) Run[In, Out] {
 	return Run[In, Out]{at, in, out}
 }
 
 // SendRequest is the request that sends messages with the same options.
-func SendRequest[In any](at *site.Site, encode *codec.Value[In], s *site.Sending, bodies []In, reply bool) (*host.Request, error) {
+func SendRequest[In any](at *site.Site, encode *codec.Value, s *site.Sending, bodies []In, reply bool) (*host.Request, error) {
 	message := host.QueueMessageInput{
 		DelayMS: site.Millis(s.Delay), Priority: s.Priority, DedupID: s.DedupID, WantReply: reply,
 	}

@@ -17,8 +17,8 @@ import (
 // concurrent use.
 type Queue[In, Out any] struct {
 	site  site.Site
-	body  *codec.Value[In]
-	reply *codec.Value[Out]
+	body  *codec.Value
+	reply *codec.Value
 	lock  time.Duration
 }
 

@@ -20,8 +20,8 @@ import (
 // History of no run has no entries.
 type Run[In, Out any] struct {
 	site site.Site
-	in   *codec.Value[In]
-	out  *codec.Value[Out]
+	in   *codec.Value
+	out  *codec.Value
 }
 
 // A Started is the result of starting a run.

@@ -72,7 +72,7 @@ type ScheduleRun = host.ScheduleRun
 type Schedule[T any] struct {
 	site     site.Site
 	instance string
-	payload  *codec.Value[T]
+	payload  *codec.Value
 	// all is where List looks, and mine reports whether a schedule of that name is of the contract.
 	all  site.Site
 	mine func(name string) bool
@@ -94,7 +94,7 @@ func (s Schedule[T]) Set(ctx context.Context, rule Rule, payload T) (Scheduled[T
 	if err != nil {
 		return Scheduled[T]{}, err
 	}
-	return ReadSchedule(&out, s.payload, s.site.Contract)
+	return ReadSchedule[T](&out, s.payload, s.site.Contract)
 }
 
 // Get describes the schedule; false means that it is not set.
@@ -105,7 +105,7 @@ func (s Schedule[T]) Get(ctx context.Context) (Scheduled[T], bool, error) {
 	}
 	for i := range out.Schedules {
 		if h := &out.Schedules[i]; h.Name == s.site.Name && h.Instance == s.instance {
-			one, err := ReadSchedule(h, s.payload, s.site.Contract)
+			one, err := ReadSchedule[T](h, s.payload, s.site.Contract)
 			return one, err == nil, err
 		}
 	}
@@ -125,7 +125,7 @@ func (s Schedule[T]) List(ctx context.Context) ([]Scheduled[T], error) {
 		if !s.mine(out.Schedules[i].Name) {
 			continue
 		}
-		one, err := ReadSchedule(&out.Schedules[i], s.payload, s.site.Contract)
+		one, err := ReadSchedule[T](&out.Schedules[i], s.payload, s.site.Contract)
 		if err != nil {
 			return nil, err
 		}

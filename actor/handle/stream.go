@@ -16,7 +16,7 @@ import (
 // operators. Made by actor.Stream.Of. Safe for concurrent use.
 type Stream[T any] struct {
 	site  site.Site
-	items *codec.Value[T]
+	items *codec.Value
 }
 
 // StreamInfo describes a stream.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
-	"unsafe"
 
 	"github.com/cairn-run/cairn/actor/host"
 )
@@ -12,10 +11,11 @@ import (
 // None is the input or output of a method that takes or returns nothing. It encodes to no bytes.
 type None struct{}
 
-// A Value is how values of one Go type are encoded and decoded, worked out once from the type.
-// Immutable.
-type Value[T any] struct {
+// A Value is how values of one Go type are encoded and decoded, worked out once from the type. Its methods get pointers to
+// values. It is not generic, because what is generic is compiled for each type of a program. Immutable.
+type Value struct {
 	codec *Codec
+	typ   reflect.Type
 	shape *shape
 	json  *jsonForm // nil if encoding/json must write and read each value
 	uses  Uses
@@ -25,9 +25,10 @@ type Value[T any] struct {
 }
 
 // Of derives the encoding of a T. uses names the Uses that it needs.
-func Of[T any](c *Codec, uses Uses) *Value[T] {
-	t := reflect.TypeFor[T]()
-	w := &Value[T]{codec: c, uses: uses, none: t == reflect.TypeFor[None]()}
+func Of[T any](c *Codec, uses Uses) *Value { return of(c, reflect.TypeFor[T](), uses) }
+
+func of(c *Codec, t reflect.Type, uses Uses) *Value {
+	w := &Value{codec: c, typ: t, uses: uses, none: t == reflect.TypeFor[None]()}
 	if w.none {
 		w.shape, w.uses = new(shape), CBOR|JSON
 		return w
@@ -45,12 +46,15 @@ func Of[T any](c *Codec, uses Uses) *Value[T] {
 	return w
 }
 
-// Faults says why the type cannot be encoded.
-func (w *Value[T]) Faults() []string { return w.shape.faults }
+// New returns a pointer to a new zero value.
+func (w *Value) New() any { return reflect.New(w.typ).Interface() }
 
-// Append appends the encoded form of v to dst. Text of a value that has a form in JSON must be
+// Faults says why the type cannot be encoded.
+func (w *Value) Faults() []string { return w.shape.faults }
+
+// Append appends the encoded form of what v points to to dst. Text of a value that has a form in JSON must be
 // UTF-8. The error is a *ValueError.
-func (w *Value[T]) Append(as host.Codec, dst []byte, v *T) ([]byte, error) {
+func (w *Value) Append(as host.Codec, dst []byte, v any) ([]byte, error) {
 	if out, ok := w.appendForm(as, dst, v); ok {
 		return out, nil
 	}
@@ -65,14 +69,14 @@ func (w *Value[T]) Append(as host.Codec, dst []byte, v *T) ([]byte, error) {
 }
 
 // appendForm appends the encoded form of v if the type's JSON has one for it.
-func (w *Value[T]) appendForm(as host.Codec, dst []byte, v *T) ([]byte, bool) {
+func (w *Value) appendForm(as host.Codec, dst []byte, v any) ([]byte, bool) {
 	if as != host.JSON || w.json == nil {
 		return dst, false
 	}
-	return w.json.append(dst, unsafe.Pointer(v))
+	return w.json.append(dst, reflect.ValueOf(v).UnsafePointer())
 }
 
-func (w *Value[T]) appendByLibrary(as host.Codec, dst []byte, v *T) ([]byte, error) {
+func (w *Value) appendByLibrary(as host.Codec, dst []byte, v any) ([]byte, error) {
 	if w.none {
 		return dst, nil
 	}
@@ -88,15 +92,15 @@ func (w *Value[T]) appendByLibrary(as host.Codec, dst []byte, v *T) ([]byte, err
 }
 
 // appendAny is Append that takes any text, as what was stored by an earlier version may hold.
-func (w *Value[T]) appendAny(as host.Codec, dst []byte, v *T) ([]byte, error) {
+func (w *Value) appendAny(as host.Codec, dst []byte, v any) ([]byte, error) {
 	if out, ok := w.appendForm(as, dst, v); ok {
 		return out, nil
 	}
 	return w.appendByLibrary(as, dst, v)
 }
 
-// Decode decodes data into v, which must be zero. The error is a *ValueError.
-func (w *Value[T]) Decode(as host.Codec, data []byte, v *T) error {
+// Decode decodes data into the zero value that v points to. The error is a *ValueError.
+func (w *Value) Decode(as host.Codec, data []byte, v any) error {
 	if w.none {
 		return DecodeNone(as, data)
 	}
@@ -109,19 +113,19 @@ func (w *Value[T]) Decode(as host.Codec, data []byte, v *T) error {
 	return w.codec.DecodeCBOR(data, v)
 }
 
-func (w *Value[T]) decodeJSON(data []byte, v *T) error {
+func (w *Value) decodeJSON(data []byte, v any) error {
 	trimmed := bytes.Trim(data, " \t\r\n")
 	if len(trimmed) == 0 {
-		return &ValueError{Reason: "is missing; " + jsonNoun(reflect.TypeFor[T]()) + " is expected"}
+		return &ValueError{Reason: "is missing; " + jsonNoun(w.typ) + " is expected"}
 	}
 	if !w.null && string(trimmed) == "null" {
-		return &ValueError{Reason: "is null; " + jsonNoun(reflect.TypeFor[T]()) + " is expected"}
+		return &ValueError{Reason: "is null; " + jsonNoun(w.typ) + " is expected"}
 	}
 	if w.json != nil {
-		if w.json.decode(data, unsafe.Pointer(v)) {
+		if w.json.decode(data, reflect.ValueOf(v).UnsafePointer()) {
 			return nil
 		}
-		*v = *new(T)
+		reflect.ValueOf(v).Elem().SetZero()
 	}
 	return w.codec.decodeJSON(data, v)
 }
@@ -139,11 +143,11 @@ type Converter func(from host.Codec, data []byte, to host.Codec, out []byte) ([]
 
 // Describe describes the values of w. A type that has only one of the encodings is converted to no
 // other.
-func (w *Value[T]) Describe(kind host.ValueKind) Described {
-	v := Described{Kind: kind, Type: reflect.TypeFor[T]()}
+func (w *Value) Describe(kind host.ValueKind) Described {
+	v := Described{Kind: kind, Type: w.typ}
 	both := w
 	if w.uses != CBOR|JSON {
-		both = Of[T](w.codec, CBOR|JSON)
+		both = of(w.codec, w.typ, CBOR|JSON)
 	}
 	if len(both.Faults()) == 0 {
 		v.Convert = both.convert
@@ -160,17 +164,17 @@ func (w *Value[T]) Describe(kind host.ValueKind) Described {
 	return v
 }
 
-// IsNone reports whether T is None.
-func (w *Value[T]) IsNone() bool { return w.none }
+// IsNone reports whether the type is None.
+func (w *Value) IsNone() bool { return w.none }
 
-// IsFlat reports whether a copy of a T shares no changeable memory with it.
-func (w *Value[T]) IsFlat() bool { return w.shape.flat }
+// IsFlat reports whether a copy of a value shares no changeable memory with it.
+func (w *Value) IsFlat() bool { return w.shape.flat }
 
-// DecodesItself reports whether methods of a T, or of something in it, decode CBOR: they may keep what they are given, and
+// DecodesItself reports whether methods of a value, or of something in it, decode CBOR: they may keep what they are given, and
 // pointers to where they put it.
-func (w *Value[T]) DecodesItself() bool { return w.shape.itself }
+func (w *Value) DecodesItself() bool { return w.shape.itself }
 
-func (w *Value[T]) has(as host.Codec) bool {
+func (w *Value) has(as host.Codec) bool {
 	if as == host.JSON {
 		return w.uses&JSON != 0
 	}
@@ -179,16 +183,16 @@ func (w *Value[T]) has(as host.Codec) bool {
 
 // convert is a Converter. Nothing, which encodes to no bytes elsewhere, becomes null: converted
 // values stand inside others.
-func (w *Value[T]) convert(from host.Codec, data []byte, to host.Codec, out []byte) ([]byte, error) {
-	var v T
-	if err := w.Decode(from, data, &v); err != nil {
+func (w *Value) convert(from host.Codec, data []byte, to host.Codec, out []byte) ([]byte, error) {
+	v := w.New()
+	if err := w.Decode(from, data, v); err != nil {
 		return out, err
 	}
-	return w.AppendInside(to, out, &v)
+	return w.AppendInside(to, out, v)
 }
 
 // AppendInside is Append without the check of text, for a value that stands inside of another.
-func (w *Value[T]) AppendInside(to host.Codec, out []byte, v *T) ([]byte, error) {
+func (w *Value) AppendInside(to host.Codec, out []byte, v any) ([]byte, error) {
 	switch {
 	case w.none && to == host.JSON:
 		return append(out, "null"...), nil
