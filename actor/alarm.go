@@ -15,7 +15,10 @@ import (
 // An alarm rings once, at its time or as soon after it as the node runs. The commit of its handler
 // removes it. So it rings again if the handler fails, with growing pauses. Setting it again
 // replaces it, also from its own handler.
-type Alarm[S, T any] struct {
+type Alarm[S, T any] struct{ alarm }
+
+// An alarm is an Alarm with a payload of any type.
+type alarm struct {
 	decl     *declared
 	payload  *codec.Value
 	instance string
@@ -25,28 +28,31 @@ type Alarm[S, T any] struct {
 // unique among the type's alarms.
 func NewAlarm[T, S any](t *Type[S], name string) *Alarm[S, T] {
 	c := coreOf(t)
-	a := &Alarm[S, T]{payload: codec.Of[T](c.codec, codec.CBOR)}
-	a.decl = declare(t, declared{
-		kind: kindAlarm, name: name, faults: prefixed("payload ", a.payload.Faults()),
-		values: []codec.Described{a.payload.Describe(host.AlarmPayload)},
-	})
-	return a
+	payload := codec.Of[T](c.codec, codec.CBOR)
+	return &Alarm[S, T]{alarm{payload: payload, decl: c.declare(declared{
+		kind: kindAlarm, name: name, faults: prefixed("payload ", payload.Faults()),
+		values: []codec.Described{payload.Describe(host.AlarmPayload)},
+	})}}
 }
 
 // Named returns the alarm's instance of that name. Instances of one alarm ring independently.
 // [Context.AlarmInstance] tells the handler which one rang.
 func (a *Alarm[S, T]) Named(instance string) *Alarm[S, T] {
-	return &Alarm[S, T]{decl: a.decl, payload: a.payload, instance: instance}
+	return &Alarm[S, T]{alarm{a.decl, a.payload, instance}}
 }
 
 // At arms the alarm, or replaces it if it is armed. A time that has passed rings after the commit.
 //
 // If At fails, so does the turn, whether or not the handler looks at the error.
 func (a *Alarm[S, T]) At(ctx *Context, due time.Time, payload T) error {
+	return a.at(ctx, due, &payload)
+}
+
+func (a *alarm) at(ctx *Context, due time.Time, payload any) error {
 	if err := ctx.own(a.decl); err != nil {
 		return ctx.fail(err)
 	}
-	data, err := a.payload.Append(host.CBOR, nil, &payload)
+	data, err := a.payload.Append(host.CBOR, nil, payload)
 	if err != nil {
 		return ctx.fail(valueError(a.decl, err))
 	}
@@ -55,13 +61,13 @@ func (a *Alarm[S, T]) At(ctx *Context, due time.Time, payload T) error {
 
 // After is At, counted from the turn's time.
 func (a *Alarm[S, T]) After(ctx *Context, d time.Duration, payload T) error {
-	return a.At(ctx, ctx.Now().Add(d), payload)
+	return a.at(ctx, ctx.Now().Add(d), &payload)
 }
 
 // Cancel disarms the alarm and reports whether it was armed.
 //
 // If Cancel fails, so does the turn, whether or not the handler looks at the error.
-func (a *Alarm[S, T]) Cancel(ctx *Context) (bool, error) {
+func (a *alarm) Cancel(ctx *Context) (bool, error) {
 	if err := ctx.own(a.decl); err != nil {
 		return false, ctx.fail(err)
 	}
@@ -70,38 +76,46 @@ func (a *Alarm[S, T]) Cancel(ctx *Context) (bool, error) {
 }
 
 // Get describes the alarm; false means that it is not armed.
-func (a *Alarm[S, T]) Get(ctx *Context) (handle.Armed[T], bool, error) {
-	found, err := a.armed(ctx, func(h *host.Alarm) bool { return h.Instance == a.instance })
-	if err != nil || len(found) == 0 {
-		return handle.Armed[T]{}, false, err
+func (a *Alarm[S, T]) Get(ctx *Context) (one handle.Armed[T], armed bool, err error) {
+	found, err := a.armed(ctx)
+	if err != nil {
+		return one, false, err
 	}
-	return found[0], true, nil
+	for i := range found {
+		if found[i].Instance == a.instance {
+			err = a.read(&found[i], &one)
+			return one, err == nil, err
+		}
+	}
+	return one, false, nil
 }
 
 // List returns the armed instances of the alarm in the order of their names.
 func (a *Alarm[S, T]) List(ctx *Context) ([]handle.Armed[T], error) {
-	return a.armed(ctx, func(*host.Alarm) bool { return true })
-}
-
-func (a *Alarm[S, T]) armed(ctx *Context, wanted func(*host.Alarm) bool) ([]handle.Armed[T], error) {
-	if err := ctx.own(a.decl); err != nil {
-		return nil, err
-	}
-	alarms, err := ctx.turn.Alarms(a.decl.name)
+	found, err := a.armed(ctx)
 	if err != nil {
 		return nil, err
 	}
-	armed := make([]handle.Armed[T], 0, len(alarms))
-	for i := range alarms {
-		h := &alarms[i]
-		if !wanted(h) {
-			continue
+	list := make([]handle.Armed[T], len(found))
+	for i := range found {
+		if err := a.read(&found[i], &list[i]); err != nil {
+			return nil, err
 		}
-		one := handle.Armed[T]{Instance: h.Instance, Due: h.Due, Attempts: h.Attempts}
-		if err := a.payload.Decode(host.CBOR, h.Payload, &one.Payload); err != nil {
-			return nil, valueError(a.decl, err)
-		}
-		armed = append(armed, one)
 	}
-	return armed, nil
+	return list, nil
+}
+
+func (a *alarm) armed(ctx *Context) ([]host.Alarm, error) {
+	if err := ctx.own(a.decl); err != nil {
+		return nil, err
+	}
+	return ctx.turn.Alarms(a.decl.name)
+}
+
+func (a *Alarm[S, T]) read(h *host.Alarm, one *handle.Armed[T]) error {
+	one.Instance, one.Due, one.Attempts = h.Instance, h.Due, h.Attempts
+	if err := a.payload.Decode(host.CBOR, h.Payload, &one.Payload); err != nil {
+		return valueError(a.decl, err)
+	}
+	return nil
 }

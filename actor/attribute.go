@@ -32,7 +32,7 @@ func NewAttribute[T attributeValue, S any](t *Type[S], name string) *Attribute[T
 	case reflect.Bool:
 		kind = host.BoolAttribute
 	}
-	d := declare(t, declared{kind: kindAttribute, name: name, attribute: kind})
+	d := coreOf(t).declare(declared{kind: kindAttribute, name: name, attribute: kind})
 	return handle.NewAttribute[T](d.core, d.name, d.index, kind)
 }
 

@@ -11,27 +11,32 @@ import (
 // A Binding ties a contract value to the handler that implements it. Made by [On], [OnQuery],
 // [OnCreate], [OnAlarm], [OnMessage], [OnRequest], [OnSchedule], [OnConnect], [OnDisconnect],
 // [OnSubscribe], [OnChange] and [OnRun].
-type Binding[S any] struct {
-	tie
+type Binding[S any] struct{ tie }
 
-	// One of these is set, or the workflow.
-	act        func(s *S, t host.Turn, as host.Codec, input, out []byte) ([]byte, error)
-	query      func(s *S, r host.Reader, as host.Codec, input, out []byte) ([]byte, error)
-	alarm      func(s *S, t host.Turn, instance string, payload []byte) error
-	message    func(s *S, t host.Turn, m *host.Received, out []byte) ([]byte, error)
-	schedule   func(s *S, t host.Turn, tick *host.Tick, payload []byte) error
-	connect    func(s *S, t host.Turn, c *host.ConnectionState, params []byte) error
-	disconnect func(s *S, t host.Turn, c *host.ConnectionState, cause *host.Error) error
-	subscribe  func(s *S, t host.Turn, c *host.ConnectionState) error
-	change     func(s *S, t host.Turn, c *host.KVChange) error
+// A tie is a Binding of any state. What is generic is compiled for each type of a program, so only the calls of the handlers are.
+type tie struct {
+	decl    *declared
+	slot    slot
+	handler string
+	in, out *codec.Value // out is nil if the handler returns nothing but an error
+	// One of these is set. They get pointers to the state and to the input, and return one to the output.
+	call     func(s any, ctx *Context, in any) (out any, err error)
+	query    func(s any, ctx *ReadContext, in any) (out any, err error)
+	workflow *host.Workflow
 }
 
-// A tie is what a Binding has for states of all types. What is not generic is compiled once, not once for each type of actors.
-type tie struct {
-	decl     *declared
-	slot     slot
-	handler  string
-	workflow *host.Workflow
+// turn runs the handler and returns the outcome of the turn.
+func (b *tie) turn(s any, ctx *Context, in any) (out any, err error) {
+	out, err = b.call(s, ctx, in)
+	return out, ctx.end(err)
+}
+
+// output appends the output of the handler, if it has one.
+func (b *tie) output(as host.Codec, dst []byte, out any) ([]byte, error) {
+	if b.out == nil {
+		return dst, nil
+	}
+	return appendOutput(b.decl, b.out, as, dst, out)
 }
 
 // A slot tells apart the handlers of one contract value.
@@ -48,21 +53,7 @@ func On[S, In, Out any](a *Action[S, In, Out], handler func(*S, *Context, In) (O
 	if a == nil {
 		return Binding[S]{}
 	}
-	d, in, out := a.decl, a.in, a.out
-	b := Binding[S]{tie: tie{decl: d, handler: funcName(handler)}}
-	b.act = func(s *S, t host.Turn, as host.Codec, input, dst []byte) ([]byte, error) {
-		var arg In
-		if err := decodeInput(d, in, as, input, &arg); err != nil {
-			return dst, err
-		}
-		ctx := newContext(t, d.core)
-		result, err := handler(s, ctx, arg)
-		if err = ctx.end(err); err != nil {
-			return dst, err
-		}
-		return appendOutput(d, out, as, dst, &result)
-	}
-	return b
+	return Binding[S]{tie{decl: a.decl, handler: funcName(handler), in: a.in, out: a.out, call: loud(handler)}}
 }
 
 // OnQuery binds a query to a method of the state: OnQuery(Sent, Tenant.sent). The value receiver is
@@ -71,20 +62,10 @@ func OnQuery[S, In, Out any](q *Query[S, In, Out], handler func(S, *ReadContext,
 	if q == nil {
 		return Binding[S]{}
 	}
-	d, in, out := q.decl, q.in, q.out
-	b := Binding[S]{tie: tie{decl: d, handler: funcName(handler)}}
-	b.query = func(s *S, r host.Reader, as host.Codec, input, dst []byte) ([]byte, error) {
-		var arg In
-		if err := decodeInput(d, in, as, input, &arg); err != nil {
-			return dst, err
-		}
-		result, err := handler(*s, newReadContext(r, d.core), arg)
-		if err != nil {
-			return dst, err
-		}
-		return appendOutput(d, out, as, dst, &result)
-	}
-	return b
+	return Binding[S]{tie{decl: q.decl, handler: funcName(handler), in: q.in, out: q.out, query: func(s any, ctx *ReadContext, in any) (any, error) {
+		out, err := handler(*s.(*S), ctx, *in.(*In))
+		return &out, err
+	}}}
 }
 
 // OnCreate binds a type's creation method to a method of the state: OnCreate(Open,
@@ -93,17 +74,7 @@ func OnCreate[S, In any](c *Create[S, In], handler func(*S, *Context, In) error)
 	if c == nil {
 		return Binding[S]{}
 	}
-	d, in := c.decl, c.in
-	b := Binding[S]{tie: tie{decl: d, handler: funcName(handler)}}
-	b.act = func(s *S, t host.Turn, as host.Codec, input, dst []byte) ([]byte, error) {
-		var arg In
-		if err := decodeInput(d, in, as, input, &arg); err != nil {
-			return dst, err
-		}
-		ctx := newContext(t, d.core)
-		return dst, ctx.end(handler(s, ctx, arg))
-	}
-	return b
+	return Binding[S]{tie{decl: c.method.decl, handler: funcName(handler), in: c.method.in, call: quiet(handler)}}
 }
 
 // OnAlarm binds an alarm to a method of the state: OnAlarm(Remind, (*Tenant).remind).
@@ -111,21 +82,23 @@ func OnAlarm[S, T any](a *Alarm[S, T], handler func(*S, *Context, T) error) Bind
 	if a == nil {
 		return Binding[S]{}
 	}
-	d, w := a.decl, a.payload
-	b := Binding[S]{tie: tie{decl: d, handler: funcName(handler)}}
-	b.alarm = func(s *S, t host.Turn, instance string, payload []byte) error {
-		var arg T
-		if err := w.Decode(host.CBOR, payload, &arg); err != nil {
-			return valueError(d, err)
-		}
-		ctx := newContext(t, d.core)
-		ctx.instance = instance
-		return ctx.end(handler(s, ctx, arg))
-	}
-	return b
+	return Binding[S]{tie{decl: a.decl, handler: funcName(handler), in: a.payload, call: quiet(handler)}}
 }
 
-func appendOutput[Out any](d *declared, w *codec.Value, as host.Codec, dst []byte, v *Out) ([]byte, error) {
+// loud is the call of a handler that returns a value.
+func loud[S, In, Out any](handler func(*S, *Context, In) (Out, error)) func(s any, ctx *Context, in any) (any, error) {
+	return func(s any, ctx *Context, in any) (any, error) {
+		out, err := handler(s.(*S), ctx, *in.(*In))
+		return &out, err
+	}
+}
+
+// quiet is the call of a handler that returns nothing but an error.
+func quiet[S, In any](handler func(*S, *Context, In) error) func(s any, ctx *Context, in any) (any, error) {
+	return func(s any, ctx *Context, in any) (any, error) { return nil, handler(s.(*S), ctx, *in.(*In)) }
+}
+
+func appendOutput(d *declared, w *codec.Value, as host.Codec, dst []byte, v any) ([]byte, error) {
 	out, err := w.Append(as, dst, v)
 	if err != nil {
 		return dst, Errorf(Internal, "output of %s: %s", d, err)

@@ -40,31 +40,15 @@ func OnChange[S, K, V any](m *Map[K, V], handler func(*S, *Context, MapChange[K,
 	if m == nil {
 		return Binding[S]{}
 	}
-	b := Binding[S]{tie: tie{decl: m.decl, handler: funcName(handler)}}
-	b.change = func(s *S, t host.Turn, c *host.KVChange) error {
+	return Binding[S]{tie{decl: m.decl, handler: funcName(handler), call: func(s any, ctx *Context, in any) (any, error) {
+		c := in.(*host.KVChange)
 		arg := MapChange[K, V]{
 			Sequence: c.Sequence, Version: c.Version, Time: c.Time, Expire: c.Expire, Missed: c.Missed,
 			Removed: c.Cause != "set", Expired: c.Cause == "expired",
 		}
-		err := decodeKey(c.Key[len(m.prefix):], m.form, &arg.Key)
-		if err == nil && !arg.Removed {
-			err = m.values.Decode(host.CBOR, c.Value, &arg.Value)
+		if err := m.read(c.Key, c.Value, arg.Removed, &arg.Key, &arg.Value); err != nil { // later changes must not wait for it
+			arg.Key, arg.Value, arg.Err = *new(K), *new(V), err
 		}
-		if err != nil { // later changes must not wait for it
-			var key K
-			var value V
-			arg.Key, arg.Value, arg.Err = key, value, valueError(m.decl, err)
-		}
-		ctx := newContext(t, m.decl.core)
-		return ctx.end(handler(s, ctx, arg))
-	}
-	return b
-}
-
-// Change implements host.Instance.
-func (i *instance[S]) Change(t host.Turn, kvMap int, c *host.KVChange) error {
-	if kvMap < 0 || kvMap >= len(i.program.maps) || i.program.maps[kvMap].change == nil {
-		return Errorf(UnknownMethod, "actor type %q handles no changes of map number %d", i.program.core.name, kvMap)
-	}
-	return i.program.maps[kvMap].change(&i.state, t, c)
+		return nil, handler(s.(*S), ctx, arg)
+	}}}
 }

@@ -15,29 +15,13 @@ func OnConnect[S, P, C any](c *Connections[S, P, C], handler func(*S, *Context, 
 	if c == nil {
 		return Binding[S]{}
 	}
-	b := Binding[S]{tie: tie{decl: c.decl, slot: slotConnect, handler: funcName(handler)}}
-	b.connect = func(s *S, t host.Turn, stored *host.ConnectionState, params []byte) error {
-		var p P
-		if err := c.decodeParams(params, &p); err != nil {
-			return Errorf(InvalidArgument, "parameters of the connection: %s", err)
-		}
-		ctx := newContext(t, c.decl.core)
-		ctx.hook = &hookConnection{ConnectionState: stored, during: connecting}
-		one, err := c.load(ctx, stored)
+	return Binding[S]{tie{decl: c.decl, slot: slotConnect, handler: funcName(handler), in: c.params, out: c.state, call: func(s any, ctx *Context, in any) (any, error) {
+		one, err := c.load(ctx, ctx.hook.ConnectionState)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := ctx.end(handler(s, ctx, one, p)); err != nil {
-			return err
-		}
-		data, err := c.encodeState(&one.State)
-		if err != nil {
-			return valueError(c.decl, err)
-		}
-		stored.State = data
-		return nil
-	}
-	return b
+		return &one.State, handler(s.(*S), ctx, one, *in.(*P))
+	}}}
 }
 
 // OnDisconnect binds the hook that runs when a connection has ended: OnDisconnect(Clients,
@@ -47,18 +31,13 @@ func OnDisconnect[S, P, C any](c *Connections[S, P, C], handler func(*S, *Contex
 	if c == nil {
 		return Binding[S]{}
 	}
-	b := Binding[S]{tie: tie{decl: c.decl, slot: slotDisconnect, handler: funcName(handler)}}
-	b.disconnect = func(s *S, t host.Turn, stored *host.ConnectionState, cause *host.Error) error {
-		hook := &hookConnection{ConnectionState: stored, during: disconnected, cause: cause}
-		ctx := newContext(t, c.decl.core)
-		ctx.hook = hook
-		one, err := c.load(ctx, stored)
+	return Binding[S]{tie{decl: c.decl, slot: slotDisconnect, handler: funcName(handler), call: func(s any, ctx *Context, _ any) (any, error) {
+		one, err := c.load(ctx, ctx.hook.ConnectionState)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return ctx.end(handler(s, ctx, one))
-	}
-	return b
+		return nil, handler(s.(*S), ctx, one)
+	}}}
 }
 
 // OnSubscribe binds the hook that runs before a connection is subscribed to an event:
@@ -69,14 +48,9 @@ func OnSubscribe[S, T any](e *Event[T], handler func(*S, *Context, handle.Connec
 	if e == nil {
 		return Binding[S]{}
 	}
-	core := e.decl.core
-	b := Binding[S]{tie: tie{decl: e.decl, handler: funcName(handler)}}
-	b.subscribe = func(s *S, t host.Turn, stored *host.ConnectionState) error {
-		ctx := newContext(t, core)
-		ctx.hook = &hookConnection{ConnectionState: stored, during: subscribing}
-		return ctx.end(handler(s, ctx, infoOf(stored)))
-	}
-	return b
+	return Binding[S]{tie{decl: e.decl, handler: funcName(handler), call: func(s any, ctx *Context, _ any) (any, error) {
+		return nil, handler(s.(*S), ctx, infoOf(ctx.hook.ConnectionState))
+	}}}
 }
 
 func infoOf(stored *host.ConnectionState) handle.ConnectionInfo {

@@ -28,7 +28,7 @@ type Connections[S, P, C any] struct {
 func NewConnections[P, C, S any](t *Type[S]) *Connections[S, P, C] {
 	core := coreOf(t)
 	c := &Connections[S, P, C]{params: codec.Of[P](core.codec, codec.JSON), state: codec.Of[C](core.codec, codec.CBOR)}
-	c.decl = declare(t, declared{
+	c.decl = core.declare(declared{
 		kind: kindConnections, values: []codec.Described{c.params.Describe(host.ConnectParams)},
 		faults: append(prefixed("parameters ", c.params.Faults()), prefixed("state ", c.state.Faults())...),
 	})
@@ -45,7 +45,7 @@ type Connection[C any] struct {
 
 	stored host.ConnectionState
 	decl   *declared
-	encode func(*C) ([]byte, error)
+	states *codec.Value
 	// hook is the connection of the hook that is running, if it is this one.
 	hook *hookConnection
 }
@@ -86,7 +86,7 @@ func (c *Connection[C]) Save(ctx *Context) error {
 	if err := ctx.own(c.decl); err != nil {
 		return ctx.fail(err)
 	}
-	data, err := c.encode(&c.State)
+	data, err := c.states.Append(host.CBOR, nil, &c.State)
 	if err != nil {
 		return ctx.fail(valueError(c.decl, err))
 	}
@@ -115,18 +115,18 @@ func (c *Connection[C]) Close(ctx *Context, reason *Error) (bool, error) {
 // they were not kept ([Connection.ForgetParams]).
 func (c *Connections[S, P, C]) Params(connection *Connection[C]) (P, error) {
 	var p P
-	if err := c.decodeParams(connection.stored.Params, &p); err != nil {
+	if err := decodeParams(c.params, connection.stored.Params, &p); err != nil {
 		return p, valueError(c.decl, err)
 	}
 	return p, nil
 }
 
 // decodeParams decodes parameters as method inputs are, but that none are the zero value.
-func (c *Connections[S, P, C]) decodeParams(data []byte, p *P) error {
+func decodeParams(w *codec.Value, data []byte, p any) error {
 	if data = bytes.Trim(data, " \t\r\n"); len(data) == 0 || string(data) == "null" {
 		return nil
 	}
-	return c.params.Decode(host.JSON, data, p)
+	return w.Decode(host.JSON, data, p)
 }
 
 // All ranges over the actor's connections in the order of their ids, including lost ones that may
@@ -201,17 +201,13 @@ func (c *Connections[S, P, C]) load(ctx Reader, stored *host.ConnectionState) (*
 }
 
 func (c *Connections[S, P, C]) decode(stored *host.ConnectionState) (*Connection[C], error) {
-	one := &Connection[C]{ConnectionInfo: infoOf(stored), stored: *stored, decl: c.decl, encode: c.encodeState}
+	one := &Connection[C]{ConnectionInfo: infoOf(stored), stored: *stored, decl: c.decl, states: c.state}
 	if len(stored.State) > 0 {
 		if err := c.state.Decode(host.CBOR, stored.State, &one.State); err != nil {
 			return nil, valueError(c.decl, err)
 		}
 	}
 	return one, nil
-}
-
-func (c *Connections[S, P, C]) encodeState(state *C) ([]byte, error) {
-	return c.state.Append(host.CBOR, nil, state)
 }
 
 // Of returns the connections of an actor, for operators.

@@ -164,30 +164,25 @@ func (d *declared) nameFault() string {
 	return nameFault(d.name)
 }
 
-// declare registers a contract value with its type. A nil type is a fault that shows when the value
-// is used.
-func declare[S any](t *Type[S], d declared) *declared {
+// declare registers a contract value with its type.
+func (c *core) declare(d declared) *declared {
 	d.text = d.kind.String()
 	if d.kind != kindConnections {
 		d.text = fmt.Sprintf("%s %q", d.kind, d.name)
 	}
-	if t == nil || t.core == nil {
-		d.core = newCore("")
-		return &d
-	}
-	d.core = t.core
-	t.core.mu.Lock()
-	defer t.core.mu.Unlock()
-	for _, other := range t.core.declared {
+	d.core = c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, other := range c.declared {
 		if other.kind == d.kind {
 			d.index++
 		}
 	}
-	t.core.declared = append(t.core.declared, &d)
+	c.declared = append(c.declared, &d)
 	return &d
 }
 
-// coreOf returns what contract values of t are built with, before they are registered.
+// coreOf returns the core of a type. A nil type is a fault that shows when what is declared on it is used.
 func coreOf[S any](t *Type[S]) *core {
 	if t == nil || t.core == nil {
 		return newCore("")

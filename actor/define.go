@@ -94,45 +94,62 @@ func Define[S any](t *Type[S], spec Spec[S], bindings ...Binding[S]) Definition 
 	if t == nil || t.core == nil {
 		return Definition{faults: []error{&ContractError{Reason: "Define was given a nil Type"}}}
 	}
-	p := &program[S]{core: t.core, spec: spec, state: codec.Of[S](t.core.codec, codec.CBOR)}
-	behavior := &host.Behavior{
-		StateVersion: spec.Version,
-		IdleTimeout:  spec.IdleTimeout,
-		Limits:       spec.Limits,
-		HasSleep:     spec.OnSleep != nil,
-		HasWake:      spec.OnWake != nil,
-		SharedState:  p.state.IsFlat(),
-		Migrations:   slices.Clone(spec.Migrations),
-		OpenSQL:      spec.OpenSQL,
-		OpenKV:       spec.OpenKV,
-		SQLDecimal:   spec.SQLDecimal,
-		New:          func() host.Instance { return &instance[S]{program: p} },
-		Decode:       p.decode,
-		Query:        p.query,
-		Convert:      p.convert,
-		Schema:       p.schema,
+	p := &program{
+		core: t.core, version: spec.Version, state: codec.Of[S](t.core.codec, codec.CBOR), stateOf: stateOf[S],
+		create: hook(spec.OnCreate), wake: hook(spec.OnWake), sleep: hook(spec.OnSleep), destroy: hook(spec.OnDestroy),
 	}
-	d := definer{core: t.core, behavior: behavior, bound: make(map[place]bound), values: make(map[host.ValueKind][]codec.Described), connect: none, disconnect: none}
-	for i, b := range bindings {
-		d.bind(b.tie, i)
+	if spec.Migrate != nil {
+		p.migrate = func(s any, old Stored) error { return spec.Migrate(s.(*S), old) }
+	}
+	b := &host.Behavior{
+		IdleTimeout: spec.IdleTimeout,
+		Limits:      spec.Limits,
+		Migrations:  spec.Migrations,
+		OpenSQL:     spec.OpenSQL,
+		OpenKV:      spec.OpenKV,
+		SQLDecimal:  spec.SQLDecimal,
+		New:         func() host.Instance { return &(&instance[S]{awake: awake{p}}).awake },
+	}
+	ties := make([]tie, len(bindings))
+	for i := range bindings {
+		ties[i] = bindings[i].tie
+	}
+	return define(p, b, ties)
+}
+
+// hook makes a hook of an actor's life one for states of any type.
+func hook[S any](f func(*S, *Context) error) func(s any, ctx *Context) error {
+	if f == nil {
+		return nil
+	}
+	return func(s any, ctx *Context) error { return f(s.(*S), ctx) }
+}
+
+// define completes a program and its behavior.
+func define(p *program, b *host.Behavior, bindings []tie) Definition {
+	b.StateVersion, b.SharedState, b.Migrations = p.version, p.state.IsFlat(), slices.Clone(b.Migrations)
+	b.HasSleep, b.HasWake = p.sleep != nil, p.wake != nil
+	b.Decode, b.Query, b.Convert, b.Schema = p.decode, p.query, p.convert, p.schema
+	d := definer{core: p.core, behavior: b, bound: make(map[place]bound), values: make(map[host.ValueKind][]codec.Described), connect: none, disconnect: none}
+	for i := range bindings {
+		d.bind(bindings[i], i)
 	}
 	d.compile()
-	d.checkState(p.state.Faults(), spec.Migrate != nil)
-	d.checkLimits(spec.Limits)
-	d.checkMigrations(spec.Migrations)
+	d.checkState(p.state.Faults(), p.migrate != nil)
+	d.checkLimits(b.Limits)
+	d.checkMigrations(b.Migrations)
 	if len(d.faults) == 0 {
 		p.values = d.values
 		p.methods, p.alarms, p.queues = numbered(bindings, d.methods), numbered(bindings, d.alarms), numbered(bindings, d.queues)
 		p.schedules, p.events, p.maps = numbered(bindings, d.schedules), numbered(bindings, d.events), numbered(bindings, d.maps)
-		hooks := numbered(bindings, []int{d.connect, d.disconnect})
-		p.connect, p.disconnect = hooks[0].connect, hooks[1].disconnect
+		p.connections = numbered(bindings, []int{d.connect, d.disconnect})
 	}
-	return Definition{name: t.core.name, behavior: behavior, faults: d.faults}
+	return Definition{name: p.core.name, behavior: b, faults: d.faults}
 }
 
 // numbered returns the bindings with some numbers. The number of an empty one is none.
-func numbered[S any](bindings []Binding[S], numbers []int) []Binding[S] {
-	out := make([]Binding[S], len(numbers))
+func numbered(bindings []tie, numbers []int) []tie {
+	out := make([]tie, len(numbers))
 	for i, n := range numbers {
 		if n != none {
 			out[i] = bindings[n]

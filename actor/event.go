@@ -10,7 +10,10 @@ import (
 // An Event is news of an actor for clients that are connected now, for subscribers over HTTP, and
 // for NATS. The value is sent as JSON; text in it must be UTF-8. [OnSubscribe] binds a hook that
 // admits or refuses subscribers.
-type Event[T any] struct {
+type Event[T any] struct{ event }
+
+// An event is an Event with a value of any type.
+type event struct {
 	decl *declared
 	data *codec.Value
 }
@@ -26,20 +29,21 @@ type EventConfig struct {
 // among the type's events. T must be encodable as JSON.
 func NewEvent[T, S any](t *Type[S], name string, cfg EventConfig) *Event[T] {
 	c := coreOf(t)
-	e := &Event[T]{data: codec.Of[T](c.codec, codec.JSON)}
-	e.decl = declare(t, declared{
-		kind: kindEvent, name: name, durable: cfg.Durable, faults: prefixed("value ", e.data.Faults()),
-		values: []codec.Described{e.data.Describe(host.EventValue)},
-	})
-	return e
+	data := codec.Of[T](c.codec, codec.JSON)
+	return &Event[T]{event{data: data, decl: c.declare(declared{
+		kind: kindEvent, name: name, durable: cfg.Durable, faults: prefixed("value ", data.Faults()),
+		values: []codec.Described{data.Describe(host.EventValue)},
+	})}}
 }
 
 // Emit publishes the event when the turn is durable, in the order of the emits of the actor. The
 // value is encoded at once.
 //
 // If Emit fails, so does the turn, whether or not the handler looks at the error.
-func (e *Event[T]) Emit(ctx *Context, value T) error {
-	data, err := e.encode(ctx, &value)
+func (e *Event[T]) Emit(ctx *Context, value T) error { return e.emit(ctx, &value) }
+
+func (e *event) emit(ctx *Context, value any) error {
+	data, err := e.encode(ctx, value)
 	if err != nil {
 		return ctx.fail(err)
 	}
@@ -50,27 +54,27 @@ func (e *Event[T]) Emit(ctx *Context, value T) error {
 // durable. A lost client gets it if it comes back in time. A client that is gone does not.
 // Otherwise it is like Emit.
 func (e *Event[T]) EmitTo(ctx *Context, connection string, value T) error {
-	data, err := e.encode(ctx, &value)
-	if err != nil {
-		return ctx.fail(err)
-	}
 	if connection == "" { // which to the runtime would mean all of them
 		return ctx.fail(Errorf(InvalidArgument, "%s: EmitTo needs the id of a connection", e.decl))
 	}
-	return ctx.fail(ctx.turn.EmitTo(e.decl.index, data, connection, nil))
+	return e.emitTo(ctx, &value, connection, nil)
+}
+
+func (e *event) emitTo(ctx *Context, value any, connection string, except []string) error {
+	data, err := e.encode(ctx, value)
+	if err != nil {
+		return ctx.fail(err)
+	}
+	return ctx.fail(ctx.turn.EmitTo(e.decl.index, data, connection, except))
 }
 
 // EmitExcept sends the event to its subscribed connections, except the given ids, when the turn is
 // durable. Otherwise it is like Emit.
 func (e *Event[T]) EmitExcept(ctx *Context, value T, connections ...string) error {
-	data, err := e.encode(ctx, &value)
-	if err != nil {
-		return ctx.fail(err)
-	}
-	return ctx.fail(ctx.turn.EmitTo(e.decl.index, data, "", connections))
+	return e.emitTo(ctx, &value, "", connections)
 }
 
-func (e *Event[T]) encode(ctx *Context, value *T) ([]byte, error) {
+func (e *event) encode(ctx *Context, value any) ([]byte, error) {
 	if err := ctx.own(e.decl); err != nil {
 		return nil, err
 	}
@@ -86,8 +90,7 @@ func (e *Event[T]) encode(ctx *Context, value *T) ([]byte, error) {
 
 // Decode reads the data of an event that a subscription delivered. Unknown fields are ignored, so
 // that a subscriber may be older than the actor.
-func (e *Event[T]) Decode(data []byte) (T, error) {
-	var v T
+func (e *Event[T]) Decode(data []byte) (v T, err error) {
 	if err := json.Unmarshal(data, &v); err != nil {
 		return v, Errorf(InvalidArgument, "%s: %s", e.decl, codec.JSONReason(err))
 	}

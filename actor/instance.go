@@ -2,40 +2,44 @@ package actor
 
 import (
 	"fmt"
+	"reflect"
 	"strconv"
+	"unsafe"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
-// A program is one type's code in the form in which it runs. Immutable once compiled.
-type program[S any] struct {
-	core  *core
-	spec  Spec[S]
-	state *codec.Value
-	// In the order of the behavior's tables. A queue of workers, and an event or a map without a
-	// hook, have an empty Binding.
-	methods, alarms, queues, schedules, events, maps []Binding[S]
+// A program is one type's code in the form in which it runs. States are pointers to what a [Type] has. Immutable once compiled.
+type program struct {
+	core    *core
+	version uint64
+	state   *codec.Value
+	stateOf func(*awake) any
+	migrate func(s any, old Stored) error
 
-	connect    func(s *S, t host.Turn, c *host.ConnectionState, params []byte) error
-	disconnect func(s *S, t host.Turn, c *host.ConnectionState, cause *host.Error) error
-	values     map[host.ValueKind][]codec.Described
+	create, wake, sleep, destroy func(s any, ctx *Context) error
+	// In the order of the behavior's tables. A queue of workers, and an event or a map without a
+	// hook, have an empty tie.
+	methods, alarms, queues, schedules, events, maps []tie
+	connections                                      []tie // what connects and what disconnects
+
+	values map[host.ValueKind][]codec.Described
 }
 
-// load replaces s by a stored state.
-func (p *program[S]) load(s *S, version uint64, blob []byte) error {
-	var zero S
-	*s = zero
+// load replaces what s points to by a stored state.
+func (p *program) load(s any, version uint64, blob []byte) error {
+	reflect.ValueOf(s).Elem().SetZero()
 	switch {
 	case blob == nil:
 		return nil
-	case version > p.spec.Version:
-		return Errorf(StateTooNew, "the state was stored by version %d of the code, this is version %d", version, p.spec.Version).
+	case version > p.version:
+		return Errorf(StateTooNew, "the state was stored by version %d of the code, this is version %d", version, p.version).
 			With("stored", strconv.FormatUint(version, 10)).
-			With("supported", strconv.FormatUint(p.spec.Version, 10))
-	case version < p.spec.Version && p.spec.Migrate != nil:
-		if err := p.spec.Migrate(s, Stored{version: version, blob: blob, codec: p.core.codec}); err != nil {
-			return fmt.Errorf("migrate the state from version %d to %d: %w", version, p.spec.Version, err)
+			With("supported", strconv.FormatUint(p.version, 10))
+	case version < p.version && p.migrate != nil:
+		if err := p.migrate(s, Stored{version: version, blob: blob, codec: p.core.codec}); err != nil {
+			return fmt.Errorf("migrate the state from version %d to %d: %w", version, p.version, err)
 		}
 		return nil
 	}
@@ -48,9 +52,9 @@ func (p *program[S]) load(s *S, version uint64, blob []byte) error {
 	return nil
 }
 
-// decode is host.Behavior.Decode. The state is a *S.
-func (p *program[S]) decode(version uint64, blob []byte) (any, error) {
-	s := new(S)
+// decode is host.Behavior.Decode.
+func (p *program) decode(version uint64, blob []byte) (any, error) {
+	s := p.state.New()
 	if err := p.load(s, version, blob); err != nil {
 		return nil, err
 	}
@@ -58,31 +62,48 @@ func (p *program[S]) decode(version uint64, blob []byte) (any, error) {
 }
 
 // query is host.Behavior.Query.
-func (p *program[S]) query(r host.Reader, method int, state any, as host.Codec, input, out []byte) ([]byte, error) {
+func (p *program) query(r host.Reader, method int, state any, as host.Codec, input, out []byte) ([]byte, error) {
 	if method < 0 || method >= len(p.methods) || p.methods[method].query == nil {
 		return out, Errorf(UnknownMethod, "actor type %q has no query number %d", p.core.name, method)
 	}
-	s, ok := state.(*S)
-	if !ok {
+	if !p.state.Is(state) {
 		return out, Errorf(Internal, "the state handed to a query of actor type %q is of another type", p.core.name)
 	}
-	return p.methods[method].query(s, r, as, input, out)
+	b := &p.methods[method]
+	in := b.in.New()
+	if err := decodeInput(b.decl, b.in, as, input, in); err != nil {
+		return out, err
+	}
+	result, err := b.query(state, newReadContext(r, p.core), in)
+	if err != nil {
+		return out, err
+	}
+	return b.output(as, out, result)
 }
 
 // An instance is one awake actor: its state and nothing else. Used by one goroutine at a time.
 type instance[S any] struct {
-	program *program[S]
-	state   S
+	awake
+	state S
 }
 
+// awake is an instance of any type, at whose beginning it is.
+type awake struct{ program *program }
+
+// stateOf returns a pointer to the state of an instance of S.
+func stateOf[S any](a *awake) any { return &(*instance[S])(unsafe.Pointer(a)).state }
+
+// State implements host.Instance.
+func (a *awake) State() any { return a.program.stateOf(a) }
+
 // Load implements host.Instance.
-func (i *instance[S]) Load(version uint64, blob []byte) error {
-	return i.program.load(&i.state, version, blob)
+func (a *awake) Load(version uint64, blob []byte) error {
+	return a.program.load(a.State(), version, blob)
 }
 
 // Save implements host.Instance.
-func (i *instance[S]) Save(dst []byte) ([]byte, error) {
-	out, err := i.program.state.Append(host.CBOR, dst, &i.state)
+func (a *awake) Save(dst []byte) ([]byte, error) {
+	out, err := a.program.state.Append(host.CBOR, dst, a.State())
 	if err != nil {
 		return dst, fmt.Errorf("encode the state: %w", err)
 	}
@@ -90,37 +111,46 @@ func (i *instance[S]) Save(dst []byte) ([]byte, error) {
 }
 
 // Act implements host.Instance.
-func (i *instance[S]) Act(t host.Turn, method int, as host.Codec, input, out []byte) ([]byte, error) {
-	if method < 0 || method >= len(i.program.methods) || i.program.methods[method].act == nil {
-		return out, Errorf(UnknownMethod, "actor type %q has no action number %d", i.program.core.name, method)
+func (a *awake) Act(t host.Turn, method int, as host.Codec, input, out []byte) ([]byte, error) {
+	b, err := a.bound(a.program.methods, method, "has no action number")
+	if err != nil {
+		return out, err
 	}
-	return i.program.methods[method].act(&i.state, t, as, input, out)
+	in := b.in.New()
+	if err := decodeInput(b.decl, b.in, as, input, in); err != nil {
+		return out, err
+	}
+	result, err := b.turn(a.State(), newContext(t, a.program.core), in)
+	if err != nil {
+		return out, err
+	}
+	return b.output(as, out, result)
 }
 
-// Alarm implements host.Instance.
-func (i *instance[S]) Alarm(t host.Turn, alarm int, instance string, payload []byte) error {
-	if alarm < 0 || alarm >= len(i.program.alarms) {
-		return Errorf(UnknownMethod, "actor type %q has no alarm number %d", i.program.core.name, alarm)
+// bound returns the binding with a number of a table, whose handler takes turns.
+func (a *awake) bound(table []tie, number int, otherwise string) (*tie, error) {
+	if number < 0 || number >= len(table) || table[number].call == nil {
+		return nil, Errorf(UnknownMethod, "actor type %q %s %d", a.program.core.name, otherwise, number)
 	}
-	return i.program.alarms[alarm].alarm(&i.state, t, instance, payload)
+	return &table[number], nil
 }
 
 // Create implements host.Instance.
-func (i *instance[S]) Create(t host.Turn) error { return i.hook(i.program.spec.OnCreate, t) }
+func (a *awake) Create(t host.Turn) error { return a.hook(a.program.create, t) }
 
 // Wake implements host.Instance.
-func (i *instance[S]) Wake(t host.Turn) error { return i.hook(i.program.spec.OnWake, t) }
+func (a *awake) Wake(t host.Turn) error { return a.hook(a.program.wake, t) }
 
 // Sleep implements host.Instance.
-func (i *instance[S]) Sleep(t host.Turn) error { return i.hook(i.program.spec.OnSleep, t) }
+func (a *awake) Sleep(t host.Turn) error { return a.hook(a.program.sleep, t) }
 
 // Destroy implements host.Instance.
-func (i *instance[S]) Destroy(t host.Turn) error { return i.hook(i.program.spec.OnDestroy, t) }
+func (a *awake) Destroy(t host.Turn) error { return a.hook(a.program.destroy, t) }
 
-func (i *instance[S]) hook(f func(*S, *Context) error, t host.Turn) error {
+func (a *awake) hook(f func(any, *Context) error, t host.Turn) error {
 	if f == nil {
 		return nil
 	}
-	ctx := newContext(t, i.program.core)
-	return ctx.end(f(&i.state, ctx))
+	ctx := newContext(t, a.program.core)
+	return ctx.end(f(a.State(), ctx))
 }

@@ -59,10 +59,10 @@ func (f keyForm) prefixes() bool { return f == keyString || f == keyBytes || f =
 
 var errKeyType = errors.New("the map's key type cannot be a key")
 
-// appendKey appends the packed form of *k, whose type has the form f. Common types take no
+// appendKey appends the packed form of what k points to, whose type has the form f. Common types take no
 // reflection.
-func appendKey[K any](dst []byte, f keyForm, k *K) ([]byte, error) {
-	switch k := any(k).(type) {
+func appendKey(dst []byte, f keyForm, k any) ([]byte, error) {
+	switch k := k.(type) {
 	case *string:
 		return tuple.AppendString(dst, *k), nil
 	case *int:
@@ -102,8 +102,8 @@ func appendKey[K any](dst []byte, f keyForm, k *K) ([]byte, error) {
 	return nil, errKeyType
 }
 
-// decodeKey decodes packed, the whole key after the map's name, into *k, whose type has the form f.
-func decodeKey[K any](packed []byte, f keyForm, k *K) error {
+// decodeKey decodes packed, the whole key after the map's name, into what k points to, whose type has the form f.
+func decodeKey(packed []byte, f keyForm, k any) error {
 	d := tuple.NewDecoder(packed)
 	v := reflect.ValueOf(k).Elem()
 	switch f {

@@ -20,7 +20,10 @@ import (
 //
 // In the raw store ([Context.KV]) a key is the tuple of the map's name and the key; a tuple's
 // elements follow the name.
-type Map[K, V any] struct {
+type Map[K, V any] struct{ table }
+
+// A table is a Map of any types. Its methods get pointers to keys and values.
+type table struct {
 	decl   *declared
 	form   keyForm
 	values *codec.Value
@@ -54,15 +57,18 @@ const maxTTL = 100 * 365 * 24 * time.Hour
 // the type's maps. When the config of a map with entries is no longer zero, the first turn of an
 // actor that writes to its store counts them, which takes a second or so for a million.
 func NewMap[K, V, S any](t *Type[S], name string, cfg MapConfig) *Map[K, V] {
-	m := &Map[K, V]{values: codec.Of[V](coreOf(t).codec, codec.CBOR), prefix: tuple.AppendString(nil, name)}
-	form, fault := keyFormOf(reflect.TypeFor[K]())
-	faults := prefixed("value ", m.values.Faults())
+	c := coreOf(t)
+	return &Map[K, V]{c.table(name, reflect.TypeFor[K](), codec.Of[V](c.codec, codec.CBOR), &cfg)}
+}
+
+func (c *core) table(name string, key reflect.Type, values *codec.Value, cfg *MapConfig) table {
+	form, fault := keyFormOf(key)
+	faults := prefixed("value ", values.Faults())
 	if fault != "" {
 		faults = append(faults, fault)
 	}
-	m.form = form
 	d := declared{kind: kindMap, name: name}
-	if cfg != (MapConfig{}) {
+	if *cfg != (MapConfig{}) {
 		d.scope = &host.Map{
 			Name: name, Keys: cfg.MaxKeys, Bytes: cfg.MaxBytes, TTL: cfg.DefaultTTL,
 			Log: cfg.Log, LogEvents: cfg.LogEvents, LogBytes: cfg.LogBytes, LogFor: cfg.LogFor,
@@ -78,8 +84,7 @@ func NewMap[K, V, S any](t *Type[S], name string, cfg MapConfig) *Map[K, V] {
 	if ttl := cfg.DefaultTTL; ttl > 0 && ttl < time.Millisecond || ttl > maxTTL {
 		d.faults = append(d.faults, fmt.Sprintf("MapConfig.DefaultTTL is %s; it is 1ms to 100 years", ttl))
 	}
-	m.decl = declare(t, d)
-	return m
+	return table{c.declare(d), form, values, tuple.AppendString(nil, name)}
 }
 
 // A MapEntry is one entry of a map.
@@ -96,38 +101,58 @@ type MapEntry[K, V any] struct {
 
 // Get returns the value under a key; false means that there is none. It works in a turn and in a
 // query.
-func (m *Map[K, V]) Get(ctx Reader, key K) (V, bool, error) {
-	e, ok, err := m.Entry(ctx, key)
-	return e.Value, ok, err
+func (m *Map[K, V]) Get(ctx Reader, key K) (value V, ok bool, err error) {
+	ok, err = m.entry(ctx, &key, &value, nil)
+	return value, ok, err
 }
 
 // Entry returns the entry under a key; false means that there is none. It works in a turn and in a
 // query.
-func (m *Map[K, V]) Entry(ctx Reader, key K) (MapEntry[K, V], bool, error) {
-	k, err := m.key(ctx, &key)
+func (m *Map[K, V]) Entry(ctx Reader, key K) (e MapEntry[K, V], ok bool, err error) {
+	var stored host.KVInfo
+	if ok, err = m.entry(ctx, &key, &e.Value, &stored); ok {
+		e.Key = key
+		e.describe(&stored)
+	}
+	return e, ok, err
+}
+
+// describe fills in what is not the key and the value.
+func (e *MapEntry[K, V]) describe(stored *host.KVInfo) {
+	e.Version, e.Created, e.Updated, e.Expire = stored.Version, stored.Created(), stored.Updated(), stored.Expire()
+}
+
+// entry reads an entry, and what else is known of it unless info is nil. It reports whether there is one.
+func (m *table) entry(ctx Reader, key, value any, info *host.KVInfo) (bool, error) {
+	k, err := m.key(ctx, key)
 	if err != nil {
-		return MapEntry[K, V]{}, false, err
+		return false, err
 	}
 	stored, ok, err := ctx.reader().KVGet(k)
 	if err != nil || !ok {
-		return MapEntry[K, V]{}, false, err
+		return false, err
 	}
-	e := mapEntry[K, V](&stored.KVInfo)
-	e.Key = key
-	if err := m.values.Decode(host.CBOR, stored.Value, &e.Value); err != nil {
-		return MapEntry[K, V]{}, false, valueError(m.decl, err)
+	if err := m.values.Decode(host.CBOR, stored.Value, value); err != nil {
+		return false, valueError(m.decl, err)
 	}
-	return e, true, nil
+	if info != nil {
+		*info = stored.KVInfo
+	}
+	return true, nil
 }
 
 // Put stores a value under a key. The error code is TooLarge or QuotaExceeded if a limit is passed;
 // the entry is then as before, and the handler may go on.
 func (m *Map[K, V]) Put(ctx *Context, key K, value V, opts ...PutOption) error {
-	k, err := m.key(ctx, &key)
+	return m.put(ctx, &key, &value, opts)
+}
+
+func (m *table) put(ctx *Context, key, value any, opts []PutOption) error {
+	k, err := m.key(ctx, key)
 	if err != nil {
 		return err
 	}
-	data, err := m.values.Append(host.CBOR, nil, &value)
+	data, err := m.values.Append(host.CBOR, nil, value)
 	if err != nil {
 		return valueError(m.decl, err)
 	}
@@ -135,8 +160,10 @@ func (m *Map[K, V]) Put(ctx *Context, key K, value V, opts ...PutOption) error {
 }
 
 // Delete removes the entry under a key and reports whether there was one.
-func (m *Map[K, V]) Delete(ctx *Context, key K) (bool, error) {
-	k, err := m.key(ctx, &key)
+func (m *Map[K, V]) Delete(ctx *Context, key K) (bool, error) { return m.remove(ctx, &key) }
+
+func (m *table) remove(ctx *Context, key any) (bool, error) {
+	k, err := m.key(ctx, key)
 	if err != nil {
 		return false, err
 	}
@@ -153,7 +180,7 @@ func (m *Map[K, V]) DeleteRange(ctx *Context, from, to K) (int64, error) {
 }
 
 // Clear removes all entries of the map and counts them.
-func (m *Map[K, V]) Clear(ctx *Context) (int64, error) {
+func (m *table) Clear(ctx *Context) (int64, error) {
 	if err := ctx.own(m.decl); err != nil {
 		return 0, err
 	}
@@ -162,7 +189,7 @@ func (m *Map[K, V]) Clear(ctx *Context) (int64, error) {
 
 // Len counts the entries of the map. It works in a turn and in a query. It reads one row if the map
 // has a [MapConfig], and else all keys.
-func (m *Map[K, V]) Len(ctx Reader) (int64, error) {
+func (m *table) Len(ctx Reader) (int64, error) {
 	if err := ctx.own(m.decl); err != nil {
 		return 0, err
 	}
@@ -199,7 +226,7 @@ func (m *Map[K, V]) From(ctx Reader, from K, opts ...ListOption) iter.Seq2[MapEn
 }
 
 // key returns the packed key of an entry, in a slice of its own.
-func (m *Map[K, V]) key(ctx Reader, k *K) ([]byte, error) {
+func (m *table) key(ctx Reader, k any) ([]byte, error) {
 	if err := ctx.own(m.decl); err != nil {
 		return nil, err
 	}
@@ -208,7 +235,7 @@ func (m *Map[K, V]) key(ctx Reader, k *K) ([]byte, error) {
 	return appendKey(dst, m.form, k)
 }
 
-func (m *Map[K, V]) between(ctx Reader, from, to *K) (keyRange, error) {
+func (m *table) between(ctx Reader, from, to any) (keyRange, error) {
 	start, err := m.key(ctx, from)
 	if err != nil {
 		return keyRange{}, err
@@ -217,7 +244,7 @@ func (m *Map[K, V]) between(ctx Reader, from, to *K) (keyRange, error) {
 	return keyRange{start, end}, err
 }
 
-func (m *Map[K, V]) starting(ctx Reader, prefix *K) (keyRange, error) {
+func (m *table) starting(ctx Reader, prefix any) (keyRange, error) {
 	if !m.form.prefixes() {
 		return keyRange{}, Errorf(InvalidArgument, "%s: only keys that are strings, bytes or tuples have prefixes", m.decl)
 	}
@@ -231,43 +258,58 @@ func (m *Map[K, V]) starting(ctx Reader, prefix *K) (keyRange, error) {
 	return byteRange(key[:len(key)-1]), nil // without the terminator
 }
 
+// It would be compiled into each of its callers.
+//
+//go:noinline
 func (m *Map[K, V]) list(ctx Reader, span keyRange, err error, opts []ListOption) iter.Seq2[MapEntry[K, V], error] {
 	return func(yield func(MapEntry[K, V], error) bool) {
 		if err != nil {
 			yield(MapEntry[K, V]{}, err)
 			return
 		}
-		p := newPager(ctx.reader(), span, newListing(opts))
-		own := m.values.DecodesItself()
-		p.page.Reuse = !own
 		e := new(MapEntry[K, V]) // for all, which saves much
-		for p.next() {
-			for i := range p.page.Entries {
-				stored := &p.page.Entries[i]
-				if own {
-					e = new(MapEntry[K, V])
-				}
-				*e = mapEntry[K, V](&stored.KVInfo)
-				err := decodeKey(stored.Key[len(m.prefix):], m.form, &e.Key)
-				if err == nil && !p.q.KeysOnly {
-					err = m.values.Decode(host.CBOR, stored.Value, &e.Value)
-				}
-				if err != nil {
-					yield(MapEntry[K, V]{}, valueError(m.decl, err))
-					return
-				}
-				if !yield(*e, nil) {
-					return
-				}
+		err := m.walk(ctx, span, opts, func(fresh bool, stored *host.KVInfo) (key, value any) {
+			if fresh {
+				e = new(MapEntry[K, V])
 			}
-		}
-		if p.err != nil {
-			yield(MapEntry[K, V]{}, p.err)
+			*e = MapEntry[K, V]{}
+			e.describe(stored)
+			return &e.Key, &e.Value
+		}, func() bool { return yield(*e, nil) })
+		if err != nil {
+			yield(MapEntry[K, V]{}, err)
 		}
 	}
 }
 
-// mapEntry is an entry without its key and its value.
-func mapEntry[K, V any](e *host.KVInfo) MapEntry[K, V] {
-	return MapEntry[K, V]{Version: e.Version, Created: e.Created(), Updated: e.Updated(), Expire: e.Expire()}
+// walk reads entries of a range into what place returns, and says when each is there. fresh asks place for memory of its own.
+func (m *table) walk(ctx Reader, span keyRange, opts []ListOption, place func(fresh bool, stored *host.KVInfo) (key, value any), there func() bool) error {
+	p := newPager(ctx.reader(), span, newListing(opts))
+	fresh := m.values.DecodesItself()
+	p.page.Reuse = !fresh
+	for p.next() {
+		for i := range p.page.Entries {
+			stored := &p.page.Entries[i]
+			key, value := place(fresh, &stored.KVInfo)
+			if err := m.read(stored.Key, stored.Value, p.q.KeysOnly, key, value); err != nil {
+				return err
+			}
+			if !there() {
+				return nil
+			}
+		}
+	}
+	return p.err
+}
+
+// read decodes the key of an entry and, unless without it is wanted, the value.
+func (m *table) read(packed, data []byte, without bool, key, value any) error {
+	err := decodeKey(packed[len(m.prefix):], m.form, key)
+	if err == nil && !without {
+		err = m.values.Decode(host.CBOR, data, value)
+	}
+	if err != nil {
+		return valueError(m.decl, err)
+	}
+	return nil
 }

@@ -24,7 +24,10 @@ type Status = host.Status
 // A Ref names one actor: a type, a key, and the node that takes the calls. Making a Ref does
 // nothing to the actor. A Ref is a small value, and safe for concurrent use if its node is. A Ref
 // that was made from a turn's context works only during that turn.
-type Ref[S any] struct {
+type Ref[S any] struct{ ref }
+
+// A ref is a Ref to an actor of any type.
+type ref struct {
 	core *core
 	node Node
 	key  []string
@@ -33,11 +36,11 @@ type Ref[S any] struct {
 // Ref names the actor of this type with the given key: zero or more parts, compared byte for byte.
 // The slice must not be changed afterwards. A bad key is reported by the calls.
 func (t *Type[S]) Ref(node Node, key ...string) Ref[S] {
-	return Ref[S]{core: t.core, node: node, key: key}
+	return Ref[S]{ref{t.core, node, key}}
 }
 
 // site returns the actor for a handle of a contract value.
-func (r Ref[S]) site(l label) site.Site {
+func (r ref) site(l label) site.Site {
 	s := site.Site{Node: r.node, Codec: l.decl.core.codec, Contract: l.decl.String(), Name: l.name, Fault: r.check(l.decl.core)}
 	if s.Fault == nil {
 		s.At, s.Fault = r.address(), l.err()
@@ -53,7 +56,7 @@ func (r Ref[S]) site(l label) site.Site {
 
 // DeadLetters returns the dead letters of the actor: messages to other actors ([Action.Send],
 // [Queue.Post]) that were given up.
-func (r Ref[S]) DeadLetters() handle.DeadLetters[handle.DeadLetter] {
+func (r ref) DeadLetters() handle.DeadLetters[handle.DeadLetter] {
 	s := site.Site{Node: r.node, Fault: r.check(r.core)}
 	if s.Fault == nil {
 		s.At, s.Codec = r.address(), r.core.codec
@@ -62,7 +65,7 @@ func (r Ref[S]) DeadLetters() handle.DeadLetters[handle.DeadLetter] {
 }
 
 // KV returns the actor's key-value store. A turn of the actor itself uses [Context.KV].
-func (r Ref[S]) KV() kv.Store {
+func (r ref) KV() kv.Store {
 	s := site.Site{Node: r.node, Fault: r.check(r.core)}
 	if s.Fault == nil {
 		s.At, s.Codec = r.address(), r.core.codec
@@ -71,20 +74,20 @@ func (r Ref[S]) KV() kv.Store {
 }
 
 // Key returns the parts of the actor's key, which must not be changed.
-func (r Ref[S]) Key() []string { return r.key }
+func (r ref) Key() []string { return r.key }
 
 // Type returns the name of the actor's type.
-func (r Ref[S]) Type() string {
+func (r ref) Type() string {
 	if r.core == nil {
 		return ""
 	}
 	return r.core.name
 }
 
-func (r Ref[S]) address() host.Address { return host.Address{Type: r.core.name, Key: r.key} }
+func (r ref) address() host.Address { return host.Address{Type: r.core.name, Key: r.key} }
 
 // check returns an error if the ref cannot be used with a contract of c.
-func (r Ref[S]) check(c *core) error {
+func (r ref) check(c *core) error {
 	switch {
 	case r.core == nil || r.node == nil:
 		return Errorf(InvalidArgument, "the Ref names no actor: make it with Type.Ref and a node")
@@ -96,7 +99,7 @@ func (r Ref[S]) check(c *core) error {
 
 // Create creates the actor without input, running Spec.OnCreate but no creation method. The error
 // code is AlreadyExists if the key is taken.
-func (r Ref[S]) Create(ctx context.Context, opts ...CreateOption) error {
+func (r ref) Create(ctx context.Context, opts ...CreateOption) error {
 	if err := r.check(r.core); err != nil {
 		return err
 	}
@@ -110,7 +113,7 @@ func (r Ref[S]) Create(ctx context.Context, opts ...CreateOption) error {
 
 // Lookup describes the actor without waking or creating it. The error code is NotFound if there is
 // none.
-func (r Ref[S]) Lookup(ctx context.Context) (Status, error) {
+func (r ref) Lookup(ctx context.Context) (Status, error) {
 	if err := r.check(r.core); err != nil {
 		return Status{}, err
 	}
@@ -120,7 +123,7 @@ func (r Ref[S]) Lookup(ctx context.Context) (Status, error) {
 // Destroy runs Spec.OnDestroy and removes everything that the actor stored. The error code is
 // NotFound if there is none. The key may be used again, for another actor. To destroy the actor
 // whose turn is running, use [Context.DestroySelf].
-func (r Ref[S]) Destroy(ctx context.Context) error {
+func (r ref) Destroy(ctx context.Context) error {
 	if err := r.check(r.core); err != nil {
 		return err
 	}
@@ -134,27 +137,26 @@ func (r Ref[S]) Destroy(ctx context.Context) error {
 // After a failure of the disk the last pair has an error of code Unavailable with the keys of the
 // actors that List left out. Their state is unknown until the node restarts.
 func (t *Type[S]) List(ctx context.Context, node Node, prefix ...string) iter.Seq2[Status, error] {
-	return list(ctx, node, "List", host.ListQuery{Type: t.core.name, Prefix: prefix})
+	return t.core.list(ctx, node, "List", host.ListQuery{Prefix: prefix})
 }
 
 // Find ranges over the actors of the type that a query selects, without waking them. Its pages and its last pair are as with
 // [Type.List].
 func (t *Type[S]) Find(ctx context.Context, node Node, q handle.FindQuery) iter.Seq2[Ref[S], error] {
+	found := t.core.list(ctx, node, "Find", host.ListQuery{Prefix: q.Prefix, Where: q.Where, Sort: q.Sort, Brief: true})
 	return func(yield func(Ref[S], error) bool) {
-		for s, err := range list(ctx, node, "Find", host.ListQuery{Type: t.core.name, Prefix: q.Prefix, Where: q.Where, Sort: q.Sort, Brief: true}) {
-			ref := Ref[S]{}
-			if err == nil {
-				ref = t.Ref(node, s.Key...)
+		found(func(s Status, err error) bool {
+			if err != nil {
+				return yield(Ref[S]{}, err)
 			}
-			if !yield(ref, err) {
-				return
-			}
-		}
+			return yield(t.Ref(node, s.Key...), nil)
+		})
 	}
 }
 
 // list reads a list page by page.
-func list(ctx context.Context, node Node, name string, q host.ListQuery) iter.Seq2[Status, error] {
+func (c *core) list(ctx context.Context, node Node, name string, q host.ListQuery) iter.Seq2[Status, error] {
+	q.Type = c.name
 	return func(yield func(Status, error) bool) {
 		if node == nil {
 			yield(Status{}, Errorf(InvalidArgument, "%s needs a node", name))

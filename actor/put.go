@@ -60,7 +60,7 @@ func KeysIfUndelivered(keys ...tuple.Tuple) MessageOption {
 // If Put fails, so does the turn, whether or not the handler looks at the error. The error code is
 // Overloaded if the queue is full, and TooLarge if the body is too large.
 func (q *Queue[S, In, Out]) Put(ctx *Context, body In, opts ...MessageOption) (handle.Sent, error) {
-	sent, err := q.PutAll(ctx, []In{body}, opts...)
+	sent, err := q.put(ctx, 1, func(int) any { return &body }, opts)
 	if err != nil || len(sent) == 0 {
 		return handle.Sent{}, err
 	}
@@ -69,10 +69,15 @@ func (q *Queue[S, In, Out]) Put(ctx *Context, body In, opts ...MessageOption) (h
 
 // PutAll is Put of up to 1,000 messages with the same options. It returns the result of each.
 func (q *Queue[S, In, Out]) PutAll(ctx *Context, bodies []In, opts ...MessageOption) ([]handle.Sent, error) {
+	return q.put(ctx, len(bodies), func(i int) any { return &bodies[i] }, opts)
+}
+
+// put sends messages with the same options; body returns a pointer to the body of one.
+func (q *queue) put(ctx *Context, n int, body func(i int) any, opts []MessageOption) ([]handle.Sent, error) {
 	if err := q.inTurn(ctx); err != nil {
 		return nil, ctx.fail(err)
 	}
-	if len(bodies) == 0 {
+	if n == 0 {
 		return nil, nil
 	}
 	var m site.Sending
@@ -86,14 +91,14 @@ func (q *Queue[S, In, Out]) PutAll(ctx *Context, bodies []In, opts ...MessageOpt
 		}
 		m.KeysIfUndelivered = append(m.KeysIfUndelivered, packed)
 	}
-	messages := make([]host.Enqueue, len(bodies))
-	for i := range bodies {
-		body, err := q.body.Append(host.CBOR, nil, &bodies[i])
+	messages := make([]host.Enqueue, n)
+	for i := range messages {
+		data, err := q.body.Append(host.CBOR, nil, body(i))
 		if err != nil {
 			return nil, ctx.fail(valueError(q.decl, err))
 		}
 		messages[i] = m.Enqueue
-		messages[i].Body = body
+		messages[i].Body = data
 	}
 	sent, err := ctx.turn.Enqueue(q.name, messages)
 	return sent, ctx.fail(err)
@@ -129,7 +134,7 @@ func (q *Queue[S, In, Out]) PostAll(ctx *Context, ref Ref[S], bodies []In, opts 
 }
 
 // QueueName implements workflow.Source: it returns the name of the queue.
-func (q *Queue[S, In, Out]) QueueName() string { return q.name }
+func (q *queue) QueueName() string { return q.name }
 
 // DecodeMessage implements workflow.Source: it decodes a body.
 func (q *Queue[S, In, Out]) DecodeMessage(body []byte) (In, error) {
@@ -143,19 +148,27 @@ func (q *Queue[S, In, Out]) DecodeMessage(body []byte) (In, error) {
 // did not ask gets none. A message that is not answered within 30 days is forgotten. If Reply
 // fails, so does the turn.
 func (q *Queue[S, In, Out]) Reply(ctx *Context, m workflow.Received[In], reply Out) error {
-	data, err := appendOutput(q.decl, q.reply, host.CBOR, nil, &reply)
+	return q.answer(ctx, m.Queue, m.ID, &reply)
+}
+
+func (q *queue) answer(ctx *Context, name string, id uint64, reply any) error {
+	data, err := appendOutput(q.decl, q.reply, host.CBOR, nil, reply)
 	if err != nil {
 		return ctx.fail(err)
 	}
-	return answer(ctx, m.Queue, m.ID, data, nil)
+	return answer(ctx, name, id, data, nil)
 }
 
 // Refuse is Reply with an error, which the sender gets.
 func (q *Queue[S, In, Out]) Refuse(ctx *Context, m workflow.Received[In], cause *Error) error {
+	return q.refuse(ctx, m.Queue, m.ID, cause)
+}
+
+func (q *queue) refuse(ctx *Context, name string, id uint64, cause *Error) error {
 	if cause == nil {
 		return ctx.fail(Errorf(InvalidArgument, "%s: Refuse needs an error", q.decl))
 	}
-	return answer(ctx, m.Queue, m.ID, nil, cause)
+	return answer(ctx, name, id, nil, cause)
 }
 
 func answer(ctx *Context, queue string, id uint64, reply []byte, cause *Error) error {

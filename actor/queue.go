@@ -29,7 +29,10 @@ import (
 //
 // Messages are handled by priority, and within a priority in the order of sending. Other messages
 // pass a message that is delayed or has failed.
-type Queue[S, In, Out any] struct {
+type Queue[S, In, Out any] struct{ queue }
+
+// A queue is a Queue of messages and replies of any types. Its methods get pointers to them.
+type queue struct {
 	label
 	body  *codec.Value
 	reply *codec.Value
@@ -117,46 +120,49 @@ func negative(config string, settings []setting) (faults []string) {
 // is unique among the type's queues; or it is "*", which stands for every name that is not declared,
 // each a queue of its own: [Queue.Named] says which. In must be encodable both as CBOR and as JSON.
 func NewQueue[In, S any](t *Type[S], name string, cfg QueueConfig) *Queue[S, In, None] {
-	return newQueue[In, None](t, name, cfg, false)
+	c := coreOf(t)
+	return &Queue[S, In, None]{c.queue(name, both[In](c), both[None](c), &cfg, false)}
 }
 
 // NewRequestQueue declares a queue of t with replies, like [NewQueue]. In and Out must be encodable
 // both as CBOR and as JSON.
 func NewRequestQueue[In, Out, S any](t *Type[S], name string, cfg QueueConfig) *Queue[S, In, Out] {
-	return newQueue[In, Out](t, name, cfg, true)
+	c := coreOf(t)
+	return &Queue[S, In, Out]{c.queue(name, both[In](c), both[Out](c), &cfg, true)}
 }
 
-func newQueue[In, Out, S any](t *Type[S], name string, cfg QueueConfig, replies bool) *Queue[S, In, Out] {
-	c := coreOf(t)
-	q := &Queue[S, In, Out]{body: codec.Of[In](c.codec, codec.CBOR|codec.JSON), reply: codec.Of[Out](c.codec, codec.CBOR|codec.JSON)}
-	q.label = labelOf(declare(t, declared{
+func (c *core) queue(name string, body, reply *codec.Value, cfg *QueueConfig, replies bool) queue {
+	return queue{body: body, reply: reply, label: labelOf(c.declare(declared{
 		kind: kindQueue, name: name, workers: cfg.Workers, replies: replies,
 		queue: host.Queue{
 			Name: name, ByRun: cfg.ByRun, Messages: cfg.MaxMessages, Bytes: cfg.MaxBytes, MessageBytes: cfg.MaxMessageBytes,
 			Backoff: slices.Clone(cfg.Backoff), Lock: cfg.Lock, DedupWindow: cfg.DedupWindow,
 			DeadFor: cfg.DeadLetterRetention, Dead: cfg.MaxDeadLetters, ReplyFor: cfg.ReplyRetention,
 		},
-		values: []codec.Described{q.body.Describe(host.QueueBody), q.reply.Describe(host.QueueReplyValue)},
-		faults: append(append(prefixed("body ", q.body.Faults()), prefixed("reply ", q.reply.Faults())...), cfg.validate()...),
-	}))
-	return q
+		values: []codec.Described{body.Describe(host.QueueBody), reply.Describe(host.QueueReplyValue)},
+		faults: append(append(prefixed("body ", body.Faults()), prefixed("reply ", reply.Faults())...), cfg.validate()...),
+	}))}
 }
 
 // Named returns the queue of that name, if the queue was declared as "*". Using a queue fails if
 // its name does not have the form of names, or is declared by itself.
 func (q *Queue[S, In, Out]) Named(name string) *Queue[S, In, Out] {
-	return &Queue[S, In, Out]{q.label.named(name), q.body, q.reply}
+	return &Queue[S, In, Out]{queue{q.label.named(name), q.body, q.reply}}
 }
 
 // Of returns the queue of an actor, for its senders, its workers and operators.
 func (q *Queue[S, In, Out]) Of(ref Ref[S]) handle.Queue[In, Out] {
+	return handle.NewQueue[In, Out](ref.site(q.label), q.body, q.reply, q.lock())
+}
+
+func (q *queue) lock() time.Duration {
 	settings := q.decl.queue
 	settings.EnsureDefaults()
-	return handle.NewQueue[In, Out](ref.site(q.label), q.body, q.reply, settings.Lock)
+	return settings.Lock
 }
 
 // Stats counts the messages of the queue. It works in a turn and in a query.
-func (q *Queue[S, In, Out]) Stats(ctx Reader) (handle.QueueStats, error) {
+func (q *queue) Stats(ctx Reader) (handle.QueueStats, error) {
 	if err := q.inTurn(ctx); err != nil {
 		return handle.QueueStats{}, err
 	}
@@ -172,9 +178,7 @@ func OnMessage[S, In any](q *Queue[S, In, None], handler func(*S, *Context, In) 
 	if q == nil {
 		return Binding[S]{}
 	}
-	return bindMessage(q, funcName(handler), func(s *S, ctx *Context, body In, dst []byte) ([]byte, error) {
-		return dst, handler(s, ctx, body)
-	})
+	return Binding[S]{tie{decl: q.decl, handler: funcName(handler), in: q.body, call: quiet(handler)}}
 }
 
 // OnRequest binds a queue with replies to a method of the state: OnRequest(Price, (*Tenant).price).
@@ -184,33 +188,7 @@ func OnRequest[S, In, Out any](q *Queue[S, In, Out], handler func(*S, *Context, 
 	if q == nil {
 		return Binding[S]{}
 	}
-	d, reply := q.decl, q.reply
-	return bindMessage(q, funcName(handler), func(s *S, ctx *Context, body In, dst []byte) ([]byte, error) {
-		out, err := handler(s, ctx, body)
-		if err != nil {
-			return dst, err
-		}
-		return appendOutput(d, reply, host.CBOR, dst, &out)
-	})
-}
-
-func bindMessage[S, In, Out any](q *Queue[S, In, Out], name string, handle func(*S, *Context, In, []byte) ([]byte, error)) Binding[S] {
-	d, body := q.decl, q.body
-	b := Binding[S]{tie: tie{decl: d, handler: name}}
-	b.message = func(s *S, t host.Turn, m *host.Received, dst []byte) ([]byte, error) {
-		var arg In
-		if err := body.Decode(host.CBOR, m.Body, &arg); err != nil {
-			return dst, valueError(d, err)
-		}
-		ctx := newContext(t, d.core)
-		ctx.message = m
-		out, err := handle(s, ctx, arg, dst)
-		if err = ctx.end(err); err != nil {
-			return dst, err
-		}
-		return out, nil
-	}
-	return b
+	return Binding[S]{tie{decl: q.decl, handler: funcName(handler), in: q.body, out: q.reply, call: loud(handler)}}
 }
 
 // Message describes the message whose handler is running. It is zero in other turns.

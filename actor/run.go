@@ -17,15 +17,13 @@ func inRun[S any](of any) (*S, *Context, error) {
 	if !ok {
 		return nil, nil, Errorf(Internal, "the workflow does not run in an actor")
 	}
-	i, ok := t.Instance().(*instance[S])
-	if !ok {
-		return nil, nil, Errorf(Internal, "the workflow runs in an actor of type %q, whose state is another type", t.Self().Type)
+	if a, ok := t.Instance().(*awake); ok {
+		if s, ok := a.State().(*S); ok {
+			return s, newContext(t, a.program.core), nil
+		}
 	}
-	return &i.state, newContext(t, i.program.core), nil
+	return nil, nil, Errorf(Internal, "the workflow runs in an actor of type %q, whose state is another type", t.Self().Type)
 }
-
-// typeCore returns the core of the actor's type.
-func (i *instance[S]) typeCore() *core { return i.program.core }
 
 // UpdateState runs f as a turn of the actor, with everything that an action's turn has: the state,
 // SQL, the key-value store, queues, alarms, events, messages. The changes, the result and the entry
@@ -51,12 +49,12 @@ func UpdateState[S, T any](ctx workflow.Context, name string, f func(*S, *Contex
 // not change anything that the copy points to, and must depend on nothing else.
 func AwaitState[S, T any](ctx workflow.Context, name string, probe func(S) (T, bool), opts ...workflow.WaitOption) (T, error) {
 	return workflow.Await(ctx, name, func(t host.RunTurn) (T, bool) {
-		i, ok := t.View().(*instance[S])
-		if !ok {
-			var none T
-			return none, false
+		if a, ok := t.View().(*awake); ok {
+			if s, ok := a.State().(*S); ok {
+				return probe(*s)
+			}
 		}
-		return probe(i.state)
+		return *new(T), false
 	}, opts...)
 }
 
@@ -81,11 +79,11 @@ func StepTask(sc *workflow.StepCtx) *Task {
 	if !ok {
 		return newTask(stepTask{noTask{}, sc}, newCore(""))
 	}
-	i, ok := t.Instance().(interface{ typeCore() *core })
+	a, ok := t.Instance().(*awake)
 	if !ok {
 		return newTask(stepTask{t, sc}, newCore(t.Self().Type))
 	}
-	return newTask(stepTask{t, sc}, i.typeCore())
+	return newTask(stepTask{t, sc}, a.program.core)
 }
 
 // A stepTask is a task whose context is that of an attempt.

@@ -1,6 +1,8 @@
 package actor
 
 import (
+	"slices"
+
 	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/internal/codec"
@@ -18,7 +20,10 @@ import (
 //
 // Setting a schedule again replaces it. The same rule keeps its ticks, so a schedule may be set at
 // every wake. For a single appointment without a history there is [Alarm].
-type Schedule[S, T any] struct {
+type Schedule[S, T any] struct{ schedule }
+
+// A schedule is a Schedule with a payload of any type.
+type schedule struct {
 	label
 	payload  *codec.Value
 	instance string
@@ -43,12 +48,11 @@ const (
 // declared: [Schedule.Named] says which. T must be encodable both as CBOR and as JSON.
 func NewSchedule[T, S any](t *Type[S], name string) *Schedule[S, T] {
 	c := coreOf(t)
-	payload := codec.Of[T](c.codec, codec.CBOR|codec.JSON)
-	d := declare(t, declared{
+	payload := both[T](c)
+	return &Schedule[S, T]{schedule{payload: payload, label: labelOf(c.declare(declared{
 		kind: kindSchedule, name: name, faults: prefixed("payload ", payload.Faults()),
 		values: []codec.Described{payload.Describe(host.SchedulePayload)},
-	})
-	return &Schedule[S, T]{label: labelOf(d), payload: payload}
+	}))}}
 }
 
 // Named returns the schedule's instance of that name. Instances of one schedule run independently.
@@ -57,9 +61,9 @@ func NewSchedule[T, S any](t *Type[S], name string) *Schedule[S, T] {
 // the handler which schedule runs.
 func (s *Schedule[S, T]) Named(name string) *Schedule[S, T] {
 	if s.decl.name == host.AnyName {
-		return &Schedule[S, T]{label: s.label.named(name), payload: s.payload}
+		return &Schedule[S, T]{schedule{label: s.label.named(name), payload: s.payload}}
 	}
-	return &Schedule[S, T]{label: s.label, payload: s.payload, instance: name}
+	return &Schedule[S, T]{schedule{label: s.label, payload: s.payload, instance: name}}
 }
 
 // Of returns the schedule of an actor, for callers and operators.
@@ -72,10 +76,14 @@ func (s *Schedule[S, T]) Of(ref Ref[S]) handle.Schedule[T] {
 //
 // If Set fails, so does the turn, whether or not the handler looks at the error.
 func (s *Schedule[S, T]) Set(ctx *Context, rule Rule, payload T) error {
+	return s.set(ctx, rule, &payload)
+}
+
+func (s *schedule) set(ctx *Context, rule Rule, payload any) error {
 	if err := s.inTurn(ctx); err != nil {
 		return ctx.fail(err)
 	}
-	data, err := s.payload.Append(host.CBOR, nil, &payload)
+	data, err := s.payload.Append(host.CBOR, nil, payload)
 	if err != nil {
 		return ctx.fail(valueError(s.decl, err))
 	}
@@ -90,7 +98,7 @@ func (s *Schedule[S, T]) Set(ctx *Context, rule Rule, payload T) error {
 // Cancel removes the schedule and its history and reports whether there was one.
 //
 // If Cancel fails, so does the turn, whether or not the handler looks at the error.
-func (s *Schedule[S, T]) Cancel(ctx *Context) (bool, error) {
+func (s *schedule) Cancel(ctx *Context) (bool, error) {
 	if err := s.inTurn(ctx); err != nil {
 		return false, ctx.fail(err)
 	}
@@ -99,50 +107,59 @@ func (s *Schedule[S, T]) Cancel(ctx *Context) (bool, error) {
 }
 
 // Get describes the schedule; false means that it is not set. It works in a turn and in a query.
-func (s *Schedule[S, T]) Get(ctx Reader) (handle.Scheduled[T], bool, error) {
+func (s *Schedule[S, T]) Get(ctx Reader) (one handle.Scheduled[T], set bool, err error) {
+	found, err := s.get(ctx)
+	if err != nil || found == nil {
+		return one, false, err
+	}
+	one, err = handle.ReadSchedule[T](found, s.payload, s.decl.String())
+	return one, err == nil, err
+}
+
+// get returns the schedule as it is stored; nil if it is not set.
+func (s *schedule) get(ctx Reader) (*host.Schedule, error) {
 	if err := s.inTurn(ctx); err != nil {
-		return handle.Scheduled[T]{}, false, err
+		return nil, err
 	}
 	found, err := ctx.reader().Schedules(s.name)
 	if err != nil {
-		return handle.Scheduled[T]{}, false, err
+		return nil, err
 	}
 	for i := range found {
 		if found[i].Name == s.name && found[i].Instance == s.instance {
-			one, err := handle.ReadSchedule[T](&found[i], s.payload, s.decl.String())
-			return one, err == nil, err
+			return &found[i], nil
 		}
 	}
-	return handle.Scheduled[T]{}, false, nil
+	return nil, nil
 }
 
 // List returns the instances of the schedule that are set, in the order of their names. If the
 // schedule was declared as "*", these are all schedules whose names are not declared by themselves,
 // in the order of names. It works in a turn and in a query.
 func (s *Schedule[S, T]) List(ctx Reader) ([]handle.Scheduled[T], error) {
-	if err := ctx.own(s.decl); err != nil {
-		return nil, err
-	}
-	found, err := ctx.reader().Schedules(s.listName())
+	found, err := s.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]handle.Scheduled[T], 0, len(found))
+	out := make([]handle.Scheduled[T], len(found))
 	for i := range found {
-		if !s.mine(found[i].Name) {
-			continue
-		}
-		one, err := handle.ReadSchedule[T](&found[i], s.payload, s.decl.String())
-		if err != nil {
+		if out[i], err = handle.ReadSchedule[T](&found[i], s.payload, s.decl.String()); err != nil {
 			return nil, err
 		}
-		out = append(out, one)
 	}
 	return out, nil
 }
 
+func (s *schedule) list(ctx Reader) ([]host.Schedule, error) {
+	if err := ctx.own(s.decl); err != nil {
+		return nil, err
+	}
+	found, err := ctx.reader().Schedules(s.listName())
+	return slices.DeleteFunc(found, func(h host.Schedule) bool { return !s.mine(h.Name) }), err
+}
+
 // listName is the name to list schedules by: "" lists all.
-func (s *Schedule[S, T]) listName() string {
+func (s *schedule) listName() string {
 	if s.decl.name == host.AnyName {
 		return ""
 	}
@@ -150,7 +167,7 @@ func (s *Schedule[S, T]) listName() string {
 }
 
 // mine reports whether the contract stands for schedules of that name.
-func (s *Schedule[S, T]) mine(name string) bool {
+func (s *schedule) mine(name string) bool {
 	return s.decl.name != host.AnyName || s.decl.core.find(kindSchedule, name) == nil
 }
 
@@ -163,18 +180,7 @@ func OnSchedule[S, T any](s *Schedule[S, T], handler func(*S, *Context, T) error
 	if s == nil {
 		return Binding[S]{}
 	}
-	d, w := s.decl, s.payload
-	b := Binding[S]{tie: tie{decl: d, handler: funcName(handler)}}
-	b.schedule = func(s *S, t host.Turn, tick *host.Tick, payload []byte) error {
-		var arg T
-		if err := w.Decode(host.CBOR, payload, &arg); err != nil {
-			return valueError(d, err)
-		}
-		ctx := newContext(t, d.core)
-		ctx.tick = tick
-		return ctx.end(handler(s, ctx, arg))
-	}
-	return b
+	return Binding[S]{tie{decl: s.decl, handler: funcName(handler), in: s.payload, call: quiet(handler)}}
 }
 
 // Tick describes the run of the schedule whose handler is running. It is zero in other turns.

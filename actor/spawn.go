@@ -34,22 +34,26 @@ const maxIdempotencyKey = 255
 // An error by which the actor refuses, such as FailedPrecondition, is permanent: the step is not
 // tried again, and nothing must be undone (workflow.Permanent). A body that has done something else
 // before the call also wraps workflow.ErrOutcomeUnknown.
-func (a *Action[S, In, Out]) CallFrom(sc *workflow.StepCtx, key []string, in In, opts ...CallOption) (Out, error) {
-	ref := Ref[S]{core: a.decl.core, node: StepTask(sc), key: key}
-	once := sc.IdempotencyKey() + "/" + a.decl.name
+func (a *Action[S, In, Out]) CallFrom(sc *workflow.StepCtx, key []string, in In, opts ...CallOption) (out Out, err error) {
+	err = a.actFrom(sc, key, &in, &out, opts)
+	return out, err
+}
+
+func (m *method) actFrom(sc *workflow.StepCtx, key []string, in, out any, opts []CallOption) error {
+	once := sc.IdempotencyKey() + "/" + m.decl.name
 	if len(once) > maxIdempotencyKey {
 		sum := sha256.Sum256([]byte(once))
 		once = hex.EncodeToString(sum[:])
 	}
 	opts = append([]CallOption{IdempotencyKey(once)}, opts...)
-	out, err := a.Call(sc, ref, in, opts...)
+	err := m.act(sc, &ref{m.decl.core, StepTask(sc), key}, in, out, opts)
 	if err != nil && !worthAgain(err) {
 		if CodeOf(err) == IdempotencyMismatch { // an earlier call under the key was done
 			err = fmt.Errorf("%w (%w)", err, workflow.ErrOutcomeUnknown)
 		}
 		err = workflow.Permanent(err)
 	}
-	return out, err
+	return err
 }
 
 // CallStep is a step that calls an action of another actor, as [Action.CallFrom] does.

@@ -15,7 +15,10 @@ import (
 // a document. Its items are of type T. Turns and tasks append to it. Clients read the items that
 // are kept and follow new ones, each from a position of its own ([handle.Stream.Follow]). The
 // oldest items go when there are too many ([StreamConfig]).
-type Stream[S, T any] struct {
+type Stream[S, T any] struct{ stream }
+
+// A stream is a Stream of items of any type.
+type stream struct {
 	label
 	items *codec.Value
 }
@@ -41,7 +44,10 @@ type StreamConfig struct {
 // stream of its own: [Stream.Named] says which. T must be encodable both as CBOR and as JSON.
 func NewStream[T, S any](t *Type[S], name string, cfg StreamConfig) *Stream[S, T] {
 	c := coreOf(t)
-	items := codec.Of[T](c.codec, codec.CBOR|codec.JSON)
+	return &Stream[S, T]{c.stream(name, both[T](c), &cfg)}
+}
+
+func (c *core) stream(name string, items *codec.Value, cfg *StreamConfig) stream {
 	d := declared{
 		kind: kindStream, name: name,
 		stream: host.Stream{
@@ -56,13 +62,13 @@ func NewStream[T, S any](t *Type[S], name string, cfg StreamConfig) *Stream[S, T
 	if cfg.MaxBytes > 0 && int64(cfg.MaxItemBytes) > cfg.MaxBytes {
 		d.faults = append(d.faults, fmt.Sprintf("StreamConfig.MaxItemBytes is %d, more than MaxBytes of the whole stream, %d", cfg.MaxItemBytes, cfg.MaxBytes))
 	}
-	return &Stream[S, T]{labelOf(declare(t, d)), items}
+	return stream{labelOf(c.declare(d)), items}
 }
 
 // Named returns the stream of that name, if the stream was declared as "*". A name that has not the
 // form of names, or is declared by itself, is reported when the stream is used.
 func (s *Stream[S, T]) Named(name string) *Stream[S, T] {
-	return &Stream[S, T]{s.label.named(name), s.items}
+	return &Stream[S, T]{stream{s.label.named(name), s.items}}
 }
 
 // Of returns the stream of an actor, for readers, for clients that append to it, and for operators.
@@ -96,19 +102,24 @@ func (c *Context) appendItems(stream string, items [][]byte) (uint64, error) {
 // If Append fails in a turn, so does the turn, whether or not the handler looks at the error. The
 // error code is FailedPrecondition if the stream is closed, TooLarge if an item is.
 func (s *Stream[S, T]) Append(ctx appender, items ...T) (uint64, error) {
+	return s.append(ctx, len(items), func(i int) any { return &items[i] })
+}
+
+// append appends items; item returns a pointer to one.
+func (s *stream) append(ctx appender, n int, item func(i int) any) (uint64, error) {
 	if err := ctx.own(s.decl); err != nil {
 		return 0, ctx.fail(err)
 	}
 	if err := s.err(); err != nil {
 		return 0, ctx.fail(err)
 	}
-	if len(items) == 0 {
+	if n == 0 {
 		return 0, nil
 	}
-	data := make([][]byte, len(items))
-	for i := range items {
+	data := make([][]byte, n)
+	for i := range data {
 		var err error
-		if data[i], err = s.items.Append(host.CBOR, nil, &items[i]); err != nil {
+		if data[i], err = s.items.Append(host.CBOR, nil, item(i)); err != nil {
 			return 0, ctx.fail(valueError(s.decl, err))
 		}
 	}
@@ -119,7 +130,7 @@ func (s *Stream[S, T]) Append(ctx appender, items ...T) (uint64, error) {
 // Close closes the actor's stream: readers end after its last item. Closing it again does nothing.
 //
 // If Close fails, so does the turn, whether or not the handler looks at the error.
-func (s *Stream[S, T]) Close(ctx *Context) error {
+func (s *stream) Close(ctx *Context) error {
 	if err := s.inTurn(ctx); err != nil {
 		return ctx.fail(err)
 	}
@@ -127,7 +138,7 @@ func (s *Stream[S, T]) Close(ctx *Context) error {
 }
 
 // Info describes the actor's stream. It works in a turn and in a query.
-func (s *Stream[S, T]) Info(ctx Reader) (handle.StreamInfo, error) {
+func (s *stream) Info(ctx Reader) (handle.StreamInfo, error) {
 	if err := s.inTurn(ctx); err != nil {
 		return handle.StreamInfo{}, err
 	}
@@ -139,37 +150,43 @@ func (s *Stream[S, T]) Info(ctx Reader) (handle.StreamInfo, error) {
 // by page. An error ends it.
 func (s *Stream[S, T]) Range(ctx Reader, after uint64) iter.Seq2[handle.Item[T], error] {
 	return func(yield func(handle.Item[T], error) bool) {
-		if err := s.inTurn(ctx); err != nil {
-			yield(handle.Item[T]{}, err)
-			return
-		}
-		life := ctx.reader().Self().ID
-		own := s.items.DecodesItself()
 		item := new(handle.Item[T]) // for all, which saves much
-		for {
-			page, err := ctx.reader().StreamRead(s.name, after, pageEntries)
-			if err != nil {
-				yield(handle.Item[T]{}, err)
-				return
+		err := s.walk(ctx, after, func(fresh bool, p *host.StreamItem, life string) any {
+			if fresh {
+				item = new(handle.Item[T])
 			}
-			for i := range page.Items {
-				p := &page.Items[i]
-				if own {
-					item = new(handle.Item[T])
-				}
-				*item = handle.Item[T]{Sequence: p.Sequence, Time: p.Time, Life: life}
-				if err := s.items.Decode(host.CBOR, p.Data, &item.Value); err != nil {
-					yield(handle.Item[T]{}, valueError(s.decl, fmt.Errorf("item %d: %w", p.Sequence, err)))
-					return
-				}
-				if !yield(*item, nil) {
-					return
-				}
+			*item = handle.Item[T]{Sequence: p.Sequence, Time: p.Time, Life: life}
+			return &item.Value
+		}, func() bool { return yield(*item, nil) })
+		if err != nil {
+			yield(handle.Item[T]{}, err)
+		}
+	}
+}
+
+// walk reads items into what place returns, and says when each is there. fresh asks place for memory of its own.
+func (s *stream) walk(ctx Reader, after uint64, place func(fresh bool, p *host.StreamItem, life string) any, there func() bool) error {
+	if err := s.inTurn(ctx); err != nil {
+		return err
+	}
+	life, fresh := ctx.reader().Self().ID, s.items.DecodesItself()
+	for {
+		page, err := ctx.reader().StreamRead(s.name, after, pageEntries)
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			p := &page.Items[i]
+			if err := s.items.Decode(host.CBOR, p.Data, place(fresh, p, life)); err != nil {
+				return valueError(s.decl, fmt.Errorf("item %d: %w", p.Sequence, err))
 			}
-			if len(page.Items) == 0 {
-				return
+			if !there() {
+				return nil
 			}
-			after = page.Items[len(page.Items)-1].Sequence
+			after = p.Sequence
+		}
+		if len(page.Items) == 0 {
+			return nil
 		}
 	}
 }

@@ -2,11 +2,13 @@ package actor
 
 import (
 	"errors"
+	"reflect"
 
 	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/internal/codec"
 	"github.com/cairn-run/cairn/workflow"
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
 // A Workflow is a durable workflow of an actor: an ordinary function that survives crashes, sleeps
@@ -15,7 +17,10 @@ import (
 // state, the rows and the messages that belong to it.
 //
 // In and Out must be encodable both as CBOR and as JSON.
-type Workflow[S, In, Out any] struct {
+type Workflow[S, In, Out any] struct{ run }
+
+// A run is a Workflow with an input and an output of any types.
+type run struct {
 	decl *declared
 	in   *codec.Value
 	out  *codec.Value
@@ -26,12 +31,14 @@ type Workflow[S, In, Out any] struct {
 // runs.
 func NewWorkflow[In, Out, S any](t *Type[S], name string) *Workflow[S, In, Out] {
 	c := coreOf(t)
-	w := &Workflow[S, In, Out]{in: codec.Of[In](c.codec, codec.CBOR|codec.JSON), out: codec.Of[Out](c.codec, codec.CBOR|codec.JSON)}
-	w.decl = declare(t, declared{
-		kind: kindWorkflow, name: name, faults: methodFaults(w.in, w.out),
-		values: []codec.Described{w.in.Describe(host.WorkflowInput), w.out.Describe(host.WorkflowOutput)},
-	})
-	return w
+	return &Workflow[S, In, Out]{c.run(name, both[In](c), both[Out](c))}
+}
+
+func (c *core) run(name string, in, out *codec.Value) run {
+	return run{in: in, out: out, decl: c.declare(declared{
+		kind: kindWorkflow, name: name, faults: endFaults(in, out),
+		values: []codec.Described{in.Describe(host.WorkflowInput), out.Describe(host.WorkflowOutput)},
+	})}
 }
 
 // OnRun binds a workflow to its function: OnRun(Checkout, checkout). Values are encoded like the
@@ -43,33 +50,39 @@ func OnRun[S, In, Out any](w *Workflow[S, In, Out], fn workflow.Func[In, Out], o
 	if w == nil {
 		return Binding[S]{}
 	}
-	d, in, out := w.decl, w.in, w.out
-	opts = append([]workflow.Option{
-		workflow.WithCodec(runCodec{d.core.codec}), workflow.WithError[*Error](errorName),
+	p := workflow.NewFunction(w.decl.name, fn, append(w.options(), opts...)...).Program()
+	return Binding[S]{w.tie(funcName(fn), p)}
+}
+
+// options are the options of a run that others come after.
+func (r *run) options() []workflow.Option {
+	return []workflow.Option{
+		workflow.WithCodec(runCodec{r.decl.core.codec}), workflow.WithError[*Error](errorName),
 		workflow.WithStepDefaults(workflow.Retry(workflow.RetryPolicy{Retryable: worthAgain})),
-	}, opts...)
-	p := workflow.NewFunction(d.name, fn, opts...).Program()
-	b := Binding[S]{tie: tie{decl: d, handler: funcName(fn)}}
-	b.workflow = &host.Workflow{Name: d.name, Handler: b.handler, Program: p}
-	b.workflow.Input = func(from host.Codec, data []byte) ([]byte, error) {
-		var v In
-		if err := decodeInput(d, in, from, data, &v); err != nil {
+	}
+}
+
+func (r *run) tie(handler string, p *wfhost.Program) tie {
+	h := &host.Workflow{Name: r.decl.name, Handler: handler, Program: p}
+	h.Input = func(from host.Codec, data []byte) ([]byte, error) {
+		v := r.in.New()
+		if err := decodeInput(r.decl, r.in, from, data, v); err != nil {
 			return nil, err
 		}
-		stored, err := p.EncodeInput(v)
+		stored, err := p.EncodeInput(reflect.ValueOf(v).Elem().Interface())
 		if err != nil {
-			return nil, inputError(d, err)
+			return nil, inputError(r.decl, err)
 		}
 		return stored, nil
 	}
-	b.workflow.Output = func(stored []byte, to host.Codec) ([]byte, error) {
-		var v Out
-		if err := p.DecodeOutput(stored, &v); err != nil {
-			return nil, Errorf(Internal, "output of %s: %s", d, err)
+	h.Output = func(stored []byte, to host.Codec) ([]byte, error) {
+		v := r.out.New()
+		if err := p.DecodeOutput(stored, v); err != nil {
+			return nil, Errorf(Internal, "output of %s: %s", r.decl, err)
 		}
-		return out.AppendInside(to, nil, &v)
+		return r.out.AppendInside(to, nil, v)
 	}
-	return b
+	return tie{decl: r.decl, handler: handler, workflow: h}
 }
 
 // worthAgain reports whether another attempt of a step may succeed.
@@ -113,14 +126,18 @@ func (c runCodec) Decode(data []byte, v any) error {
 //
 // If Start fails, so does the turn, whether or not the handler looks at the error.
 func (w *Workflow[S, In, Out]) Start(ctx *Context, in In, opts ...handle.StartOption) (handle.Started, error) {
-	if err := ctx.own(w.decl); err != nil {
+	return w.start(ctx, &in, opts)
+}
+
+func (r *run) start(ctx *Context, in any, opts []handle.StartOption) (handle.Started, error) {
+	if err := ctx.own(r.decl); err != nil {
 		return handle.Started{}, ctx.fail(err)
 	}
-	input, err := w.in.Append(host.CBOR, nil, &in)
+	input, err := r.in.Append(host.CBOR, nil, in)
 	if err != nil {
-		return handle.Started{}, ctx.fail(inputError(w.decl, err))
+		return handle.Started{}, ctx.fail(inputError(r.decl, err))
 	}
-	s := handle.NewStart(w.decl.name, opts)
+	s := handle.NewStart(r.decl.name, opts)
 	s.Codec, s.Input = host.CBOR, input
 	out, err := ctx.turn.StartRun(s)
 	return out, ctx.fail(err)

@@ -49,6 +49,12 @@ func of(c *Codec, t reflect.Type, uses Uses) *Value {
 // New returns a pointer to a new zero value.
 func (w *Value) New() any { return reflect.New(w.typ).Interface() }
 
+// Is reports whether v points to a value of the type.
+func (w *Value) Is(v any) bool {
+	t := reflect.TypeOf(v)
+	return t != nil && t.Kind() == reflect.Pointer && t.Elem() == w.typ
+}
+
 // Faults says why the type cannot be encoded.
 func (w *Value) Faults() []string { return w.shape.faults }
 
