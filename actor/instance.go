@@ -83,7 +83,7 @@ func (p *program) query(r host.Reader, method int, state any, as host.Codec, inp
 
 // An instance is one awake actor: its state and nothing else. Used by one goroutine at a time.
 type instance[S any] struct {
-	awake
+	awake awake
 	state S
 }
 

@@ -119,7 +119,11 @@ func (m *Map[K, V]) Entry(ctx Reader, key K) (e MapEntry[K, V], ok bool, err err
 
 // describe fills in what is not the key and the value.
 func (e *MapEntry[K, V]) describe(stored *host.KVInfo) {
-	e.Version, e.Created, e.Updated, e.Expire = stored.Version, stored.Created(), stored.Updated(), stored.Expire()
+	e.Version, e.Created, e.Updated, e.Expire = versionAndTimes(stored)
+}
+
+func versionAndTimes(e *host.KVInfo) (version uint64, created, updated, expire time.Time) {
+	return e.Version, e.Created(), e.Updated(), e.Expire()
 }
 
 // entry reads an entry, and what else is known of it unless info is nil. It reports whether there is one.

@@ -40,7 +40,7 @@ func (t *Type[S]) Ref(node Node, key ...string) Ref[S] {
 }
 
 // site returns the actor for a handle of a contract value.
-func (r ref) site(l label) site.Site {
+func (r *ref) site(l label) site.Site {
 	s := site.Site{Node: r.node, Codec: l.decl.core.codec, Contract: l.decl.String(), Name: l.name, Fault: r.check(l.decl.core)}
 	if s.Fault == nil {
 		s.At, s.Fault = r.address(), l.err()
@@ -57,20 +57,21 @@ func (r ref) site(l label) site.Site {
 // DeadLetters returns the dead letters of the actor: messages to other actors ([Action.Send],
 // [Queue.Post]) that were given up.
 func (r ref) DeadLetters() handle.DeadLetters[handle.DeadLetter] {
+	return handle.NewDeadLetters(r.plain())
+}
+
+// plain returns the actor for a handle of nothing that is declared.
+func (r *ref) plain() site.Site {
 	s := site.Site{Node: r.node, Fault: r.check(r.core)}
 	if s.Fault == nil {
 		s.At, s.Codec = r.address(), r.core.codec
 	}
-	return handle.NewDeadLetters(s)
+	return s
 }
 
 // KV returns the actor's key-value store. A turn of the actor itself uses [Context.KV].
 func (r ref) KV() kv.Store {
-	s := site.Site{Node: r.node, Fault: r.check(r.core)}
-	if s.Fault == nil {
-		s.At, s.Codec = r.address(), r.core.codec
-	}
-	return kv.New(s)
+	return kv.New(r.plain())
 }
 
 // Key returns the parts of the actor's key, which must not be changed.
@@ -84,10 +85,10 @@ func (r ref) Type() string {
 	return r.core.name
 }
 
-func (r ref) address() host.Address { return host.Address{Type: r.core.name, Key: r.key} }
+func (r *ref) address() host.Address { return host.Address{Type: r.core.name, Key: r.key} }
 
 // check returns an error if the ref cannot be used with a contract of c.
-func (r ref) check(c *core) error {
+func (r *ref) check(c *core) error {
 	switch {
 	case r.core == nil || r.node == nil:
 		return Errorf(InvalidArgument, "the Ref names no actor: make it with Type.Ref and a node")
@@ -154,7 +155,9 @@ func (t *Type[S]) Find(ctx context.Context, node Node, q handle.FindQuery) iter.
 	}
 }
 
-// list reads a list page by page.
+// list reads a list page by page. It would be compiled into the functions that call it, for each type.
+//
+//go:noinline
 func (c *core) list(ctx context.Context, node Node, name string, q host.ListQuery) iter.Seq2[Status, error] {
 	q.Type = c.name
 	return func(yield func(Status, error) bool) {
