@@ -14,6 +14,8 @@ type None struct{}
 // A Value is how values of one Go type are encoded and decoded, worked out once from the type. Its methods get pointers to
 // values. It is not generic, because what is generic is compiled for each type of a program. Immutable.
 type Value struct {
+	// New returns a pointer to a new zero value. It takes less time than reflect.New.
+	New   func() any
 	codec *Codec
 	typ   reflect.Type
 	shape *shape
@@ -25,10 +27,12 @@ type Value struct {
 }
 
 // Of derives the encoding of a T. uses names the Uses that it needs.
-func Of[T any](c *Codec, uses Uses) *Value { return of(c, reflect.TypeFor[T](), uses) }
+func Of[T any](c *Codec, uses Uses) *Value {
+	return of(c, reflect.TypeFor[T](), func() any { return new(T) }, uses)
+}
 
-func of(c *Codec, t reflect.Type, uses Uses) *Value {
-	w := &Value{codec: c, typ: t, uses: uses, none: t == reflect.TypeFor[None]()}
+func of(c *Codec, t reflect.Type, zero func() any, uses Uses) *Value {
+	w := &Value{New: zero, codec: c, typ: t, uses: uses, none: t == reflect.TypeFor[None]()}
 	if w.none {
 		w.shape, w.uses = new(shape), CBOR|JSON
 		return w
@@ -45,9 +49,6 @@ func of(c *Codec, t reflect.Type, uses Uses) *Value {
 	}
 	return w
 }
-
-// New returns a pointer to a new zero value.
-func (w *Value) New() any { return reflect.New(w.typ).Interface() }
 
 // Is reports whether v points to a value of the type.
 func (w *Value) Is(v any) bool {
@@ -153,7 +154,7 @@ func (w *Value) Describe(kind host.ValueKind) Described {
 	v := Described{Kind: kind, Type: w.typ}
 	both := w
 	if w.uses != CBOR|JSON {
-		both = of(w.codec, w.typ, CBOR|JSON)
+		both = of(w.codec, w.typ, w.New, CBOR|JSON)
 	}
 	if len(both.Faults()) == 0 {
 		v.Convert = both.convert
