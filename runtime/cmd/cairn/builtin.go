@@ -92,33 +92,39 @@ func (c *cli) onData(dir *string, f func(ctx context.Context, t *target, args []
 // String returns the actor as it is written on the command line.
 func (t *target) String() string { return formatAddress(t.a.Type, t.a.Key) }
 
-// ask calls a method that every actor has. The actor must exist unless the method creates it. A method that counts is called
-// again as long as there is more to do than one turn can.
+// ask is t.ask with the types of the method, and little more, as it is compiled for each of them.
 func ask[In, Out any](ctx context.Context, t *target, m method.Typed[In, Out], in *In, o askOptions) (out Out, err error) {
 	err = t.ask(ctx, m.Row, in, &out, o)
-	switch sum := any(&out).(type) {
+	return out, err
+}
+
+// ask calls a method that every actor has, whose input and output have the shapes of in and out. The actor must exist unless
+// the method creates it. A method that counts is called again as long as there is more to do than one turn can.
+func (t *target) ask(ctx context.Context, m method.Row, in, out any, o askOptions) error {
+	err := t.askOnce(ctx, m, in, out, o)
+	switch sum := out.(type) {
 	case *kv.CountOutput:
-		from := *any(in).(*kv.CountInput)
+		from := *in.(*kv.CountInput)
 		for err == nil && sum.Cursor != "" {
 			var more kv.CountOutput
 			from.Cursor = sum.Cursor
-			err = t.ask(ctx, m.Row, &from, &more, o)
+			err = t.askOnce(ctx, m, &from, &more, o)
 			sum.Count, sum.Cursor = sum.Count+more.Count, more.Cursor
 		}
 	case *host.CountOutput:
 		for err == nil && sum.More {
 			var more host.CountOutput
-			if err = t.ask(ctx, m.Row, in, &more, o); err != nil && sum.Count > 0 {
+			if err = t.askOnce(ctx, m, in, &more, o); err != nil && sum.Count > 0 {
 				err = fmt.Errorf("after %s: %w", table.Plural(sum.Count, "message"), err)
 			}
 			sum.Count, sum.More = sum.Count+more.Count, more.More
 		}
 	}
-	return out, err
+	return err
 }
 
-// ask calls a method whose input and output have the shapes of in and out.
-func (t *target) ask(ctx context.Context, m method.Row, in, out any, o askOptions) error {
+// askOnce is ask for one turn.
+func (t *target) askOnce(ctx context.Context, m method.Row, in, out any, o askOptions) error {
 	r := &host.Request{Address: t.a, Method: m.Name, Codec: host.JSON, IdempotencyKey: o.key, Existing: o.existing}
 	if m.Input != nil {
 		var b bytes.Buffer // in it, raw JSON keeps its characters as they were given

@@ -51,6 +51,10 @@ func TestEntriesGoIntoANodeAndOutOfIt(t *testing.T) {
 	if r.status != 0 || len(lines) != 2501 || !strings.HasPrefix(lines[2199], `{"key":["n",2199],"value":{"n":2199.10},"expires":"2099-01-01T00:00:00Z"`) {
 		t.Errorf("status %d, %d lines: %s", r.status, len(lines), r.stderr)
 	}
+	// The last page has no cursor, also after pages that had one.
+	if n := strings.Count(at(t, d.url, "kv", "list", "cell/a", "--keys", "--json").stdout, "\n"); n != 2500 {
+		t.Errorf("listed %d keys", n)
+	}
 }
 
 // An import sends what it has read before it reads on, and an export writes what it has got before it asks for more.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -55,10 +56,48 @@ type line struct {
 // maxPage is the largest page of a listing that a node gives.
 const maxPage = 1000
 
-// command makes the command of a row.
+// command makes the command of a row. It is compiled for each pair of types, so it only hides them from the code that does
+// the work.
 func (r row[In, Out]) command(c *cli) *cobra.Command {
+	in, out := new(In), new(Out)
+	u := untypedRow{use: r.use, method: r.method.Row, flags: r.flags, in: in, out: out, none: r.none, whole: r.whole, offline: r.offline}
+	if check := r.check; check != nil {
+		u.check = func(l line) error { return check(l, in) }
+	}
+	if grave := r.grave; grave != nil {
+		u.grave = func(actor string) string { return grave(in, actor) }
+	}
+	if print := r.print; print != nil {
+		u.print = func(t *target) error { return print(t, in, out) }
+	}
+	if list := r.list; list != nil {
+		u.list = func(p *page) error { return list(p, out) }
+	}
+	if next := r.next; next != nil {
+		u.next = func() bool { return next(in, out) }
+	}
+	return u.command(c)
+}
+
+// An untypedRow is a row whose input and output are at in and out, where its functions find them.
+type untypedRow struct {
+	use     string
+	method  method.Row
+	flags   []bind.Flag
+	in, out any
+
+	check func(line) error
+	grave func(actor string) string
+	print func(*target) error
+	list  func(*page) error
+	next  func() bool
+
+	none           string
+	whole, offline bool
+}
+
+func (r untypedRow) command(c *cli) *cobra.Command {
 	cmd := &cobra.Command{Use: r.use}
-	in := new(In)
 	arguments, least, most := bind.Arguments(r.use)
 	switch {
 	case most < 0:
@@ -83,7 +122,7 @@ func (r row[In, Out]) command(c *cli) *cobra.Command {
 		cmd.Flags().IntVar(&limit, "limit", flags[i].Initial, flags[i].Usage)
 		flags = slices.Delete(flags, i, i+1)
 	}
-	check, readDocuments := bind.Flags(cmd.Flags(), flags, in, c.input)
+	check, readDocuments := bind.Flags(cmd.Flags(), flags, r.in, c.input)
 	if r.grave != nil {
 		cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	}
@@ -91,14 +130,14 @@ func (r row[In, Out]) command(c *cli) *cobra.Command {
 		if limit < 0 {
 			return usagef("--limit %d: at least 1, or 0 for all", limit)
 		}
-		if err := cmp.Or(check(), bind.SetArguments(in, arguments, args[1:])); err != nil {
+		if err := cmp.Or(check(), bind.SetArguments(r.in, arguments, args[1:])); err != nil {
 			return usageError{err}
 		}
 		if _, err := parseAddress(args[0]); err != nil {
 			return usageError{err}
 		}
 		if r.check != nil {
-			if err := r.check(line{c, args[1:], cmd.Flags().Changed}, in); err != nil {
+			if err := r.check(line{c, args[1:], cmd.Flags().Changed}); err != nil {
 				return err
 			}
 		}
@@ -107,22 +146,22 @@ func (r row[In, Out]) command(c *cli) *cobra.Command {
 			return err
 		}
 		if r.grave != nil {
-			if what := r.grave(in, args[0]); what != "" {
+			if what := r.grave(args[0]); what != "" {
 				if err := c.consent(yes, what); err != nil {
 					return err
 				}
 			}
 		}
-		return c.onData(&dir, func(ctx context.Context, t *target, _ []string) error { return r.run(ctx, t, in, limit) })(cmd, args)
+		return c.onData(&dir, func(ctx context.Context, t *target, _ []string) error { return r.run(ctx, t, limit) })(cmd, args)
 	}
 	return cmd
 }
 
 // run calls the method, for all pages or up to limit items unless it is 0, and prints what it returns.
-func (r row[In, Out]) run(ctx context.Context, t *target, in *In, limit int) error {
+func (r untypedRow) run(ctx context.Context, t *target, limit int) error {
 	p := &page{target: t, table: t.c.table(), whole: r.whole}
 	span := time.Duration(0)
-	wait := bind.Member(in, "wait_ms")
+	wait := bind.Member(r.in, "wait_ms")
 	if r.method.Waits {
 		span = time.Duration(wait.Int()) * time.Millisecond
 	}
@@ -132,16 +171,16 @@ func (r row[In, Out]) run(ctx context.Context, t *target, in *In, limit int) err
 			if limit > 0 {
 				size = min(maxPage, limit-p.printed)
 			}
-			of := bind.Member(in, "limit")
+			of := bind.Member(r.in, "limit")
 			of.SetInt(int64(size))
 		}
-		var out Out
 		_, err := patiently(span, func(piece time.Duration) (_ bool, err error) {
 			if r.method.Waits {
 				wait.SetInt(piece.Milliseconds())
 			}
-			if out, err = ask(ctx, t, r.method, in, askOptions{wait: piece}); err == nil && r.list != nil {
-				err = r.list(p, &out)
+			reflect.ValueOf(r.out).Elem().SetZero() // a member that an answer leaves out keeps no value of the last
+			if err = t.ask(ctx, r.method, r.in, r.out, askOptions{wait: piece}); err == nil && r.list != nil {
+				err = r.list(p)
 			}
 			return p.printed > 0, err
 		})
@@ -149,9 +188,9 @@ func (r row[In, Out]) run(ctx context.Context, t *target, in *In, limit int) err
 		case err != nil:
 			return err
 		case r.print != nil:
-			return r.print(t, in, &out)
+			return r.print(t)
 		}
-		more := r.next != nil && r.next(in, &out)
+		more := r.next != nil && r.next()
 		if !r.whole || !more {
 			p.table.Flush()
 		}
@@ -160,7 +199,7 @@ func (r row[In, Out]) run(ctx context.Context, t *target, in *In, limit int) err
 		}
 		if limit > 0 && p.printed >= limit {
 			if !t.c.json {
-				if last := bind.Member(in, "after"); last.IsValid() {
+				if last := bind.Member(r.in, "after"); last.IsValid() {
 					t.c.note("there are more: --after %v or --limit 0 lists them", last)
 				} else {
 					t.c.note("there are more: --limit 0 lists them")
@@ -187,19 +226,31 @@ type page struct {
 func listed[Out, Item any](headings string, items func(*Out) []Item, cells func(*Item) []string) func(*page, *Out) error {
 	return func(p *page, out *Out) error {
 		all := items(out)
-		if p.printed == 0 && (p.whole || len(all) > 0) && !p.c.json {
-			p.table.Row(strings.Split(headings, ",")...)
-		}
+		p.begin(headings, len(all))
 		for i := range all {
-			p.printed++
-			if !p.c.json {
-				p.table.Row(cells(&all[i])...)
-			} else if err := p.c.printJSON(&all[i]); err != nil {
+			if err := p.item(&all[i], func() []string { return cells(&all[i]) }); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
+}
+
+// begin prints the headings of a table before the first items, of which there are n.
+func (p *page) begin(headings string, n int) {
+	if p.printed == 0 && (p.whole || n > 0) && !p.c.json {
+		p.table.Row(strings.Split(headings, ",")...)
+	}
+}
+
+// item prints an item, which has these cells in a table.
+func (p *page) item(item any, cells func() []string) error {
+	p.printed++
+	if p.c.json {
+		return p.c.printJSON(item)
+	}
+	p.table.Row(cells()...)
+	return nil
 }
 
 // result prints what a command did: its output as JSON, or a text for people.

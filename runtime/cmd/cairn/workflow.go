@@ -89,7 +89,6 @@ func (c *cli) workflowVerb(m method.Typed[host.WorkflowControlInput, method.None
 	var in host.WorkflowControlInput
 	var dir string
 	many := &runBulk{bulk: bulk{cli: c, verb: verb{name: name, done: done, field: done}}, method: m, in: &in}
-	one := row[host.WorkflowControlInput, method.None]{method: m, print: doneTo(done)}
 	cmd := &cobra.Command{
 		Use: name + " [TYPE/KEY...]", Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeAddress,
@@ -102,7 +101,13 @@ func (c *cli) workflowVerb(m method.Typed[host.WorkflowControlInput, method.None
 			case dir != "":
 				return c.controlOffline(cmd.Context(), dir, args[0], done, host.RunControl{Verb: m.Name, Reason: in.Reason})
 			case len(args) > 0:
-				return c.on(func(ctx context.Context, t *target, _ []string) error { return one.run(ctx, t, &in, 0) })(cmd, args)
+				return c.on(func(ctx context.Context, t *target, _ []string) error {
+					out, err := ask(ctx, t, m, &in, askOptions{})
+					if err != nil {
+						return err
+					}
+					return doneTo(done)(t, &in, &out)
+				})(cmd, args)
 			case !many.runs.given():
 				return usagef("name an actor, or select runs with --type, --state, --paused-for and --older")
 			}
