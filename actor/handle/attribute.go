@@ -13,8 +13,11 @@ import (
 
 // An Attribute is a value that actors of a type are found by: its plan, its owner, when it was paid for. It is part of the commits of
 // the actor, which has no value until Set. Package actor declares attributes.
-type Attribute[T any] struct {
-	of    any // the type
+type Attribute[T any] struct{ attribute }
+
+// An attribute is an Attribute without its Go type: it gets pointers to values.
+type attribute struct {
+	of    any // the actor type
 	name  string
 	index int
 	kind  host.AttributeKind
@@ -36,7 +39,9 @@ type Reader interface {
 // Set sets the value. Setting the value that the actor has writes nothing.
 //
 // If Set fails, so does the turn, whether or not the handler looks at the error.
-func (a *Attribute[T]) Set(ctx Turn, value T) error {
+func (a *Attribute[T]) Set(ctx Turn, value T) error { return a.set(ctx, &value) }
+
+func (a *attribute) set(ctx Turn, value any) error {
 	s, err := a.scope(ctx)
 	if err != nil {
 		return err
@@ -49,7 +54,7 @@ func (a *Attribute[T]) Set(ctx Turn, value T) error {
 }
 
 // Clear removes the value and reports whether there was one. If Clear fails, so does the turn.
-func (a *Attribute[T]) Clear(ctx Turn) (bool, error) {
+func (a *attribute) Clear(ctx Turn) (bool, error) {
 	s, err := a.scope(ctx)
 	if err != nil {
 		return false, err
@@ -68,18 +73,23 @@ func errNoTurn() error {
 
 // Get returns the value; false means that there is none.
 func (a *Attribute[T]) Get(ctx Reader) (value T, ok bool, err error) {
+	ok, err = a.get(ctx, &value)
+	return value, ok, err
+}
+
+func (a *attribute) get(ctx Reader, value any) (bool, error) {
 	s, err := a.scope(ctx)
 	if err != nil {
-		return value, false, err
+		return false, err
 	}
 	stored, ok, err := s.Reader().Attribute(a.index)
 	if err != nil || !ok {
-		return value, false, err
+		return false, err
 	}
 	if stored.Kind != a.kind {
-		return value, false, host.Errorf(host.Internal, "the stored value of attribute %q is no %s", a.name, a.kind)
+		return false, host.Errorf(host.Internal, "the stored value of attribute %q is no %s", a.name, a.kind)
 	}
-	v := reflect.ValueOf(&value).Elem()
+	v := reflect.ValueOf(value).Elem()
 	switch a.kind {
 	case host.StringAttribute:
 		v.SetString(stored.Text)
@@ -90,11 +100,13 @@ func (a *Attribute[T]) Get(ctx Reader) (value T, ok bool, err error) {
 	default:
 		v.Set(reflect.ValueOf(time.UnixMilli(stored.Number).UTC()))
 	}
-	return value, true, nil
+	return true, nil
 }
 
 // Is returns the condition that the attribute has a value, for [FindQuery].Where.
-func (a *Attribute[T]) Is(value T) string {
+func (a *Attribute[T]) Is(value T) string { return a.is(&value) }
+
+func (a *attribute) is(value any) string {
 	v := a.hosted(value)
 	switch a.kind {
 	case host.StringAttribute:
@@ -108,7 +120,7 @@ func (a *Attribute[T]) Is(value T) string {
 }
 
 // scope returns the turn or query, if it is of an actor of the attribute's type.
-func (a *Attribute[T]) scope(ctx context.Context) (site.Scope, error) {
+func (a *attribute) scope(ctx context.Context) (site.Scope, error) {
 	s, ok := ctx.Value(site.ScopeKey{}).(site.Scope)
 	switch {
 	case !ok:
@@ -119,19 +131,19 @@ func (a *Attribute[T]) scope(ctx context.Context) (site.Scope, error) {
 	return s, nil
 }
 
-// hosted returns a value as the host has it.
-func (a *Attribute[T]) hosted(value T) host.AttributeValue {
-	switch v := any(value).(type) { // most types, without reflection
-	case string:
-		return host.AttributeValue{Kind: a.kind, Text: v}
-	case int64:
-		return host.AttributeValue{Kind: a.kind, Number: v}
-	case int:
-		return host.AttributeValue{Kind: a.kind, Number: int64(v)}
-	case time.Time:
-		return host.AttributeValue{Kind: a.kind, Number: milliseconds(v)}
+// hosted returns what value points to as the host has it.
+func (a *attribute) hosted(value any) host.AttributeValue {
+	switch v := value.(type) { // most types, without reflection
+	case *string:
+		return host.AttributeValue{Kind: a.kind, Text: *v}
+	case *int64:
+		return host.AttributeValue{Kind: a.kind, Number: *v}
+	case *int:
+		return host.AttributeValue{Kind: a.kind, Number: int64(*v)}
+	case *time.Time:
+		return host.AttributeValue{Kind: a.kind, Number: milliseconds(*v)}
 	}
-	return hosted(a.kind, reflect.ValueOf(value))
+	return hosted(a.kind, reflect.ValueOf(value).Elem())
 }
 
 // milliseconds returns a time in Unix milliseconds: the last there are of one beyond them, which no attribute may have.
@@ -143,7 +155,7 @@ func milliseconds(t time.Time) int64 {
 	return ms
 }
 
-// hosted returns a value of a type that is neither a time nor named in [Attribute.hosted].
+// hosted returns a value of a type that is neither a time nor named in [attribute.hosted].
 func hosted(kind host.AttributeKind, v reflect.Value) host.AttributeValue {
 	value := host.AttributeValue{Kind: kind}
 	switch {

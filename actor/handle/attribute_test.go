@@ -9,7 +9,7 @@ import (
 )
 
 func TestATimeBeyondMillisecondsIsNotTakenForAnother(t *testing.T) {
-	a := &Attribute[time.Time]{kind: host.TimeAttribute}
+	a := &attribute{kind: host.TimeAttribute}
 	for _, c := range []struct {
 		at   time.Time
 		want int64
@@ -18,7 +18,7 @@ func TestATimeBeyondMillisecondsIsNotTakenForAnother(t *testing.T) {
 		{time.UnixMilli(math.MaxInt64), math.MaxInt64}, {time.UnixMilli(math.MinInt64), math.MinInt64},
 		{time.Unix(-1, 999_999), -1000}, {time.Time{}, -62135596800000},
 	} {
-		if got := a.hosted(c.at).Number; got != c.want {
+		if got := a.hosted(&c.at).Number; got != c.want {
 			t.Errorf("%d seconds are %d milliseconds", c.at.Unix(), got)
 		}
 	}

@@ -16,26 +16,28 @@ import (
 
 // NewQueue makes a handle of a queue. lock is the queue's own time of locks.
 func NewQueue[In, Out any](at site.Site, body, reply *codec.Value, lock time.Duration) Queue[In, Out] {
-	return Queue[In, Out]{at, body, reply, lock}
+	return Queue[In, Out]{&queue{at, body, reply, lock}}
 }
 
 // NewStream makes a handle of a stream.
-func NewStream[T any](at site.Site, items *codec.Value) Stream[T] { return Stream[T]{at, items} }
+func NewStream[T any](at site.Site, items *codec.Value) Stream[T] {
+	return Stream[T]{&stream{at, items}}
+}
 
 // NewDeadLetters makes a handle of the messages that an actor gave up.
 func NewDeadLetters(at site.Site) DeadLetters[DeadLetter] {
-	with := func(m site.Counting[host.SendSelectInput]) func(context.Context, []uint64) (int64, error) {
-		return selecting(&at, m, func(ids []uint64) *host.SendSelectInput { return &host.SendSelectInput{IDs: ids, All: ids == nil} })
+	with := func(m site.Counting[host.SendSelectInput]) selection {
+		return selecting(&at, m, func(ids []uint64, all bool) *host.SendSelectInput { return &host.SendSelectInput{IDs: ids, All: all} })
 	}
 	return DeadLetters[DeadLetter]{
-		list:    func(ctx context.Context) iter.Seq2[DeadLetter, error] { return deadSends(ctx, &at) },
-		requeue: with(method.SendDeadRequeue), remove: with(method.SendDeadDelete),
+		&deadLetters{requeue: with(method.SendDeadRequeue), remove: with(method.SendDeadDelete)},
+		func(ctx context.Context) iter.Seq2[DeadLetter, error] { return deadSends(ctx, &at) },
 	}
 }
 
 // NewAttribute makes a handle of an attribute of a type.
 func NewAttribute[T any](of any, name string, index int, kind host.AttributeKind) *Attribute[T] {
-	return &Attribute[T]{of, name, index, kind}
+	return &Attribute[T]{attribute{of, name, index, kind}}
 }
 
 // FillSchedule copies a rule into a schedule. The error code is InvalidArgument. The node checks
@@ -69,22 +71,16 @@ func FillSchedule(s *host.Schedule, r Rule, contract string) error {
 func ReadSchedule[T any](h *host.Schedule, payload *codec.Value, contract string) (Scheduled[T], error) {
 	s := Scheduled[T]{
 		Name: h.Name, Instance: h.Instance, Next: timeOf(h.Next), Runs: h.Runs, Attempts: h.Attempts, Skipped: h.Skipped,
-		LastResult: h.LastResult, LastError: h.LastError,
-		Rule: Rule{
-			Cron: h.Cron, Zone: h.Zone, Every: time.Duration(h.Every) * time.Millisecond, At: timeOf(h.At),
-			Missed: h.Missed, CatchUp: h.CatchUp, KeepRuns: h.KeepRuns,
-		},
+		LastResult: h.LastResult, LastError: h.LastError, Rule: ruleOf(h),
 	}
-	if err := payload.Decode(host.CBOR, h.Payload, &s.Payload); err != nil {
-		return s, host.Errorf(host.Internal, "%s: %s", contract, err)
-	}
-	return s, nil
+	err := decodePayload(h, payload, contract, &s.Payload)
+	return s, err
 }
 
 // NewSchedule makes a handle of an instance of a schedule. all is where List looks, and mine reports
 // whether a schedule of that name is of the contract.
 func NewSchedule[T any](at site.Site, instance string, payload *codec.Value, all site.Site, mine func(string) bool) Schedule[T] {
-	return Schedule[T]{at, instance, payload, all, mine}
+	return Schedule[T]{&schedule{at, instance, payload, all, mine}}
 }
 
 // NewConnections makes a handle of the connections of an actor.
@@ -92,11 +88,15 @@ func NewConnections(at site.Site) Connections { return Connections{at} }
 
 // NewRun makes a handle of the run of an actor.
 func NewRun[In, Out any](at site.Site, in, out *codec.Value) Run[In, Out] {
-	return Run[In, Out]{at, in, out}
+	return Run[In, Out]{&run{at, in, out}}
 }
 
 // SendRequest is the request that sends messages with the same options.
 func SendRequest[In any](at *site.Site, encode *codec.Value, s *site.Sending, bodies []In, reply bool) (*host.Request, error) {
+	return sendRequest(at, encode, s, valuesOf(bodies), reply)
+}
+
+func sendRequest(at *site.Site, encode *codec.Value, s *site.Sending, bodies values, reply bool) (*host.Request, error) {
 	message := host.QueueMessageInput{
 		DelayMS: site.Millis(s.Delay), Priority: s.Priority, DedupID: s.DedupID, WantReply: reply,
 	}
@@ -114,9 +114,9 @@ func SendRequest[In any](at *site.Site, encode *codec.Value, s *site.Sending, bo
 	if message.KeysIfUndelivered, err = plainKeys(s.Keys); err != nil {
 		return nil, err
 	}
-	in := host.QueueSendInput{Queue: at.Name, Messages: make([]host.QueueMessageInput, len(bodies))}
-	for i := range bodies {
-		body, err := encode.Append(host.CBOR, nil, &bodies[i])
+	in := host.QueueSendInput{Queue: at.Name, Messages: make([]host.QueueMessageInput, bodies.n)}
+	for i := range in.Messages {
+		body, err := encode.Append(host.CBOR, nil, bodies.at(i))
 		if err != nil {
 			return nil, host.Errorf(host.InvalidArgument, "body of %s: %s", at.Contract, err)
 		}

@@ -12,10 +12,15 @@ import (
 // DeadLetters are messages that were given up: those of a queue ([Queue.DeadLetters]), or messages
 // that an actor sent to other actors (actor.Ref.DeadLetters). Safe for concurrent use.
 type DeadLetters[M any] struct {
+	*deadLetters
 	list func(context.Context) iter.Seq2[M, error]
-	// requeue and remove are for all messages if ids is nil.
-	requeue, remove func(ctx context.Context, ids []uint64) (int64, error)
 }
+
+// The deadLetters are DeadLetters without their Go type: what is done to some, or to all.
+type deadLetters struct{ requeue, remove selection }
+
+// A selection does something to the messages of ids, or to all, and counts them.
+type selection func(ctx context.Context, ids []uint64, all bool) (int64, error)
 
 // List ranges over the messages in the order of their ids. It reads page by page. If a body does
 // not decode, the pair has the rest of the message and an error, and the loop may go on. Any other
@@ -25,43 +30,47 @@ func (d DeadLetters[M]) List(ctx context.Context) iter.Seq2[M, error] { return d
 // Requeue sends messages again, as new first attempts behind the waiting messages, and counts them.
 // It takes up to 1,000 ids; the error code is TooLarge for more, and Overloaded if the queue is
 // full. It ignores ids without a dead letter.
-func (d DeadLetters[M]) Requeue(ctx context.Context, ids ...uint64) (int64, error) {
-	return d.requeue(ctx, append([]uint64{}, ids...))
+func (d *deadLetters) Requeue(ctx context.Context, ids ...uint64) (int64, error) {
+	return d.requeue(ctx, ids, false)
 }
 
 // RequeueAll is Requeue of all dead letters.
-func (d DeadLetters[M]) RequeueAll(ctx context.Context) (int64, error) { return d.requeue(ctx, nil) }
+func (d *deadLetters) RequeueAll(ctx context.Context) (int64, error) {
+	return d.requeue(ctx, nil, true)
+}
 
 // Delete removes messages for good and counts them. It takes up to 1,000 ids; the error code is
 // TooLarge for more. It ignores ids without a dead letter.
-func (d DeadLetters[M]) Delete(ctx context.Context, ids ...uint64) (int64, error) {
-	return d.remove(ctx, append([]uint64{}, ids...))
+func (d *deadLetters) Delete(ctx context.Context, ids ...uint64) (int64, error) {
+	return d.remove(ctx, ids, false)
 }
 
 // DeleteAll is Delete of all dead letters.
-func (d DeadLetters[M]) DeleteAll(ctx context.Context) (int64, error) { return d.remove(ctx, nil) }
+func (d *deadLetters) DeleteAll(ctx context.Context) (int64, error) { return d.remove(ctx, nil, true) }
 
 // DeadLetters returns the messages of the queue that were given up.
 func (q Queue[In, Out]) DeadLetters() DeadLetters[Listed[In]] {
-	with := func(m site.Counting[host.QueueSelectInput]) func(context.Context, []uint64) (int64, error) {
-		return selecting(&q.site, m, func(ids []uint64) *host.QueueSelectInput {
-			return &host.QueueSelectInput{Queue: q.site.Name, IDs: ids, All: ids == nil}
-		})
-	}
-	return DeadLetters[Listed[In]]{
-		list:    func(ctx context.Context) iter.Seq2[Listed[In], error] { return q.list(ctx, method.QueueDeadList) },
-		requeue: with(method.QueueDeadRequeue), remove: with(method.QueueDeadDelete),
-	}
+	return DeadLetters[Listed[In]]{q.dead(), func(ctx context.Context) iter.Seq2[Listed[In], error] {
+		return listed[In](ctx, q.queue, &method.QueueDeadList)
+	}}
 }
 
-// selecting returns a function that calls a counting method for the messages of ids, or for all if
-// ids is nil.
-func selecting[In any](at *site.Site, m site.Counting[In], input func(ids []uint64) *In) func(context.Context, []uint64) (int64, error) {
-	return func(ctx context.Context, ids []uint64) (int64, error) {
-		if ids != nil && len(ids) == 0 {
+func (q *queue) dead() *deadLetters {
+	with := func(m site.Counting[host.QueueSelectInput]) selection {
+		return selecting(&q.site, m, func(ids []uint64, all bool) *host.QueueSelectInput {
+			return &host.QueueSelectInput{Queue: q.site.Name, IDs: ids, All: all}
+		})
+	}
+	return &deadLetters{requeue: with(method.QueueDeadRequeue), remove: with(method.QueueDeadDelete)}
+}
+
+// selecting makes a selection of a counting method.
+func selecting[In any](at *site.Site, m site.Counting[In], input func(ids []uint64, all bool) *In) selection {
+	return func(ctx context.Context, ids []uint64, all bool) (int64, error) {
+		if !all && len(ids) == 0 {
 			return 0, at.Fault
 		}
-		return site.Count(ctx, at, m, input(ids))
+		return site.Count(ctx, at, m, input(ids, all))
 	}
 }
 

@@ -47,48 +47,39 @@ type Message struct {
 // settled already, and Destroyed if the actor was destroyed.
 type Delivery[In, Out any] struct {
 	Message
-	Body  In
-	reply func(*Out) (host.Raw, error)
-	lease *lease
+	Body In
+	lease
 }
 
 // Ack removes the message from the queue as done. A sender that waits for a reply gets the reply,
 // which is actor.None{} in a queue without replies. The error code is TooLarge if the reply is too
 // large.
 func (d *Delivery[In, Out]) Ack(ctx context.Context, reply Out) error {
-	raw, err := d.reply(&reply)
+	raw, err := d.of.encodeReply(&reply)
 	if err != nil {
 		return err
 	}
-	return d.lease.ack(ctx, raw)
+	return d.ack(ctx, raw)
 }
 
 // Nack gives the message back as a failed attempt. The message is tried again after the queue's
 // pause, or becomes a dead letter after the last attempt. The message keeps the first 1,024 bytes
 // of the cause's text for operators. A sender that waits for a reply gets the cause when the
 // message becomes a dead letter.
-func (d *Delivery[In, Out]) Nack(ctx context.Context, cause error) error {
-	return d.lease.nack(ctx, cause, host.QueueNackInput{})
+func (l *lease) Nack(ctx context.Context, cause error) error {
+	return l.nack(ctx, cause, nil, false)
 }
 
 // RetryAfter is Nack with another pause before the next attempt, 0 to 30 days.
-func (d *Delivery[In, Out]) RetryAfter(ctx context.Context, pause time.Duration, cause error) error {
+func (l *lease) RetryAfter(ctx context.Context, pause time.Duration, cause error) error {
 	ms := site.Millis(pause)
-	return d.lease.nack(ctx, cause, host.QueueNackInput{DelayMS: &ms})
+	return l.nack(ctx, cause, &ms, false)
 }
 
 // GiveUp is Nack that makes the message a dead letter at once.
-func (d *Delivery[In, Out]) GiveUp(ctx context.Context, cause error) error {
-	return d.lease.nack(ctx, cause, host.QueueNackInput{Dead: true})
+func (l *lease) GiveUp(ctx context.Context, cause error) error {
+	return l.nack(ctx, cause, nil, true)
 }
-
-// Extend locks the message for a duration from now, 1 ms to 30 days; 0 is the queue's time.
-func (d *Delivery[In, Out]) Extend(ctx context.Context, lock time.Duration) error {
-	return d.lease.extend(ctx, lock)
-}
-
-// LockedUntil returns when the lock ends, by the clock of the node.
-func (d *Delivery[In, Out]) LockedUntil() time.Time { return d.lease.lockedUntil() }
 
 // Receive takes messages out of a queue with workers and locks them. It returns none if none came
 // in time. An actor that does not exist has none, and Receive does not create it; the first send,
@@ -99,17 +90,12 @@ func (d *Delivery[In, Out]) LockedUntil() time.Time { return d.lease.lockedUntil
 // there is no other message. The error code is FailedPrecondition if the actor itself handles the
 // queue, and Destroyed if the actor is destroyed while Receive waits.
 func (q Queue[In, Out]) Receive(ctx context.Context, cfg ReceiveConfig) ([]*Delivery[In, Out], error) {
-	messages, err := receive(ctx, &q.site, cfg)
-	if err != nil {
-		return nil, err
-	}
+	messages, err := q.receive(ctx, cfg)
 	var out []*Delivery[In, Out]
-	var bad error
 	for i := range messages {
-		d, err := q.delivery(&messages[i])
-		if err != nil {
-			bad = err
-			d.lease.nack(ctx, err, host.QueueNackInput{}) // if this fails, the message comes back when its lock ends
+		d := new(Delivery[In, Out])
+		if err = q.open(&messages[i], &d.lease, &d.Message, &d.Body); err != nil {
+			d.Nack(ctx, err) // if this fails, the message comes back when its lock ends
 			continue
 		}
 		out = append(out, d)
@@ -117,19 +103,20 @@ func (q Queue[In, Out]) Receive(ctx context.Context, cfg ReceiveConfig) ([]*Deli
 	if len(out) > 0 {
 		return out, nil
 	}
-	return nil, bad
+	return nil, err
 }
 
-// delivery makes a Delivery of a received message. It has a lease also if its body does not decode.
-func (q Queue[In, Out]) delivery(m *host.ReceivedMessage) (*Delivery[In, Out], error) {
-	d := &Delivery[In, Out]{Message: messageOf(m), reply: q.encodeReply, lease: newLease(&q.site, m)}
-	if err := q.body.Decode(host.CBOR, m.Body, &d.Body); err != nil {
-		return d, host.Errorf(host.Internal, "the body of message %d of %s does not decode: %s", m.ID, q.site.Contract, err)
+// open fills in what a Delivery has of a received message: all but the body if that does not decode.
+func (q *queue) open(m *host.ReceivedMessage, l *lease, message *Message, body any) error {
+	l.of, l.queue, l.id, l.receipt, l.until = q, m.Queue, m.ID, m.Receipt, m.LockedUntil
+	*message = Message{
+		ID: m.ID, Queue: m.Queue, Attempt: m.Attempt, Priority: m.Priority, Sent: m.Sent, DedupID: m.DedupID, WantReply: m.WantReply,
 	}
-	return d, nil
+	return q.decodeBody(m.ID, m.Body, body)
 }
 
-func (q Queue[In, Out]) encodeReply(v *Out) (host.Raw, error) {
+// encodeReply encodes what v points to.
+func (q *queue) encodeReply(v any) (host.Raw, error) {
 	if q.reply.IsNone() {
 		return nil, nil
 	}
@@ -141,13 +128,13 @@ func (q Queue[In, Out]) encodeReply(v *Out) (host.Raw, error) {
 }
 
 // receive waits for messages for as long as cfg says.
-func receive(ctx context.Context, s *site.Site, cfg ReceiveConfig) ([]host.ReceivedMessage, error) {
+func (q *queue) receive(ctx context.Context, cfg ReceiveConfig) ([]host.ReceivedMessage, error) {
 	until := time.Now().Add(cfg.Wait)
 	for left := cfg.Wait; ; {
 		in := host.QueueReceiveInput{
-			Queue: s.Name, Limit: cfg.Max, LockMS: site.Millis(cfg.Lock), WaitMS: site.Millis(min(left, site.WaitSlice)),
+			Queue: q.site.Name, Limit: cfg.Max, LockMS: site.Millis(cfg.Lock), WaitMS: site.Millis(min(left, site.WaitSlice)),
 		}
-		out, err := site.Ask(ctx, s, method.QueueReceive, &in)
+		out, err := site.Ask(ctx, &q.site, method.QueueReceive, &in)
 		if err != nil || len(out.Messages) > 0 {
 			return out.Messages, err
 		}
@@ -157,19 +144,13 @@ func receive(ctx context.Context, s *site.Site, cfg ReceiveConfig) ([]host.Recei
 	}
 }
 
-func messageOf(m *host.ReceivedMessage) Message {
-	return Message{
-		ID: m.ID, Queue: m.Queue, Attempt: m.Attempt, Priority: m.Priority, Sent: m.Sent, DedupID: m.DedupID, WantReply: m.WantReply,
-	}
-}
-
-// A lease is a worker's hold on a message.
+// A lease is a worker's hold on a message: a Delivery without its Go types.
 //
 //  1. calling is held over each call about the message, so that extending its lock is never taken
 //     for losing it because it was settled meanwhile. It is locked before mu.
 //  2. Once it is over, the message gets no more requests.
 type lease struct {
-	site    *site.Site
+	of      *queue
 	queue   string
 	id      uint64
 	receipt string
@@ -181,11 +162,8 @@ type lease struct {
 	lost    bool      // guarded by mu
 }
 
-func newLease(s *site.Site, m *host.ReceivedMessage) *lease {
-	return &lease{site: s, queue: m.Queue, id: m.ID, receipt: m.Receipt, until: m.LockedUntil}
-}
-
-func (l *lease) lockedUntil() time.Time {
+// LockedUntil returns when the lock ends, by the clock of the node.
+func (l *lease) LockedUntil() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.until
@@ -223,8 +201,8 @@ func (l *lease) ack(ctx context.Context, reply host.Raw) error {
 	return release(ctx, l, method.QueueAck, &in)
 }
 
-func (l *lease) nack(ctx context.Context, cause error, in host.QueueNackInput) error {
-	in.Queue, in.Receipts = l.queue, []string{l.receipt}
+func (l *lease) nack(ctx context.Context, cause error, delayMS *int64, dead bool) error {
+	in := host.QueueNackInput{Queue: l.queue, Receipts: []string{l.receipt}, DelayMS: delayMS, Dead: dead}
 	if cause != nil {
 		in.Error = clip(cause.Error())
 	}
@@ -238,7 +216,7 @@ func release[In any](ctx context.Context, l *lease, m method.Typed[In, host.Queu
 	if err := l.err(); err != nil {
 		return err
 	}
-	out, err := site.Ask(ctx, l.site, m, in)
+	out, err := site.Ask(ctx, &l.of.site, m, in)
 	if err != nil {
 		return destroyed(err)
 	}
@@ -249,14 +227,15 @@ func release[In any](ctx context.Context, l *lease, m method.Typed[In, host.Queu
 	return nil
 }
 
-func (l *lease) extend(ctx context.Context, lock time.Duration) error {
+// Extend locks the message for a duration from now, 1 ms to 30 days; 0 is the queue's time.
+func (l *lease) Extend(ctx context.Context, lock time.Duration) error {
 	l.calling.Lock()
 	defer l.calling.Unlock()
 	if err := l.err(); err != nil {
 		return err
 	}
 	in := host.QueueExtendInput{Queue: l.queue, Receipts: []string{l.receipt}, LockMS: site.Millis(lock)}
-	out, err := site.Ask(ctx, l.site, method.QueueExtend, &in)
+	out, err := site.Ask(ctx, &l.of.site, method.QueueExtend, &in)
 	if err != nil {
 		return destroyed(err)
 	}

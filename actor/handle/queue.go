@@ -15,7 +15,11 @@ import (
 // A Queue is one queue of one actor, for its senders, its workers and operators. Out is the type of
 // the replies; it is actor.None in a queue without replies. Made by actor.Queue.Of. Safe for
 // concurrent use.
-type Queue[In, Out any] struct {
+type Queue[In, Out any] struct{ *queue }
+
+// A queue is a Queue without its Go types: it gets pointers to bodies and replies. The work of each
+// handle is in such a type, because what is generic is compiled for each type of a program.
+type queue struct {
 	site  site.Site
 	body  *codec.Value
 	reply *codec.Value
@@ -41,7 +45,7 @@ type SendOption = site.SendOption
 // commit. Turns use actor.Queue.Put and actor.Queue.Post. See actor.QueueConfig for the limits of a
 // queue; a delay and a time to live are at most 30 days.
 func (q Queue[In, Out]) Send(ctx context.Context, body In, opts ...SendOption) (Sent, error) {
-	sent, err := q.send(ctx, []In{body}, false, opts)
+	sent, err := q.send(ctx, valuesOf([]In{body}), false, opts)
 	if err != nil {
 		return Sent{}, err
 	}
@@ -55,10 +59,10 @@ func (q Queue[In, Out]) SendAll(ctx context.Context, bodies []In, opts ...SendOp
 	if len(bodies) == 0 {
 		return nil, nil
 	}
-	return q.send(ctx, bodies, false, opts)
+	return q.send(ctx, valuesOf(bodies), false, opts)
 }
 
-func (q Queue[In, Out]) send(ctx context.Context, bodies []In, reply bool, opts []SendOption) ([]Sent, error) {
+func (q *queue) send(ctx context.Context, bodies values, reply bool, opts []SendOption) ([]Sent, error) {
 	if q.site.Fault != nil {
 		return nil, q.site.Fault
 	}
@@ -70,7 +74,7 @@ func (q Queue[In, Out]) send(ctx context.Context, bodies []In, reply bool, opts 
 	for _, o := range opts {
 		o.ApplySend(&s)
 	}
-	r, err := SendRequest(&q.site, q.body, &s, bodies, reply)
+	r, err := sendRequest(&q.site, q.body, &s, bodies, reply)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +82,8 @@ func (q Queue[In, Out]) send(ctx context.Context, bodies []In, reply bool, opts 
 	if err := q.site.Send(ctx, r, &out); err != nil {
 		return nil, err
 	}
-	if len(out.Messages) != len(bodies) {
-		return nil, host.Errorf(host.Internal, "the output of %s is about %d messages, not %d", host.QueueSend, len(out.Messages), len(bodies))
+	if len(out.Messages) != bodies.n {
+		return nil, host.Errorf(host.Internal, "the output of %s is about %d messages, not %d", host.QueueSend, len(out.Messages), bodies.n)
 	}
 	return out.Messages, nil
 }
@@ -99,47 +103,51 @@ func (q Queue[In, Out]) send(ctx context.Context, bodies []In, reply bool, opts 
 // Ask in a turn would stop the actor: the error code is InvalidArgument, and nothing is sent.
 func (q Queue[In, Out]) Ask(ctx context.Context, body In, opts ...SendOption) (Out, error) {
 	var out Out
-	if q.site.Fault != nil {
-		return out, q.site.Fault
-	}
-	if q.site.InsideOf(ctx) != nil {
-		return out, host.Errorf(host.InvalidArgument, "%s: Ask cannot wait inside a turn; ask from a task, or send and take the reply "+
-			"as a message of its own", q.site.Contract)
-	}
-	sent, err := q.send(ctx, []In{body}, true, opts)
-	if err != nil {
-		return out, err
-	}
-	result, err := q.result(ctx, sent[0].ID)
-	switch {
-	case err != nil:
-		return out, err
-	case result.Error != nil:
-		return out, result.Error
-	}
-	if err := q.reply.Decode(host.CBOR, result.Reply, &out); err != nil {
-		return out, host.Errorf(host.Internal, "the reply of %s does not decode: caller and actor disagree about its type", q.site.Contract)
-	}
-	return out, nil
+	err := q.ask(ctx, valuesOf([]In{body}), &out, opts)
+	return out, err
 }
 
-// result waits for the result of a message, for as long as ctx lasts.
-func (q Queue[In, Out]) result(ctx context.Context, id uint64) (host.QueueResultOutput, error) {
+func (q *queue) ask(ctx context.Context, body values, reply any, opts []SendOption) error {
+	if q.site.Fault != nil {
+		return q.site.Fault
+	}
+	if q.site.InsideOf(ctx) != nil {
+		return host.Errorf(host.InvalidArgument, "%s: Ask cannot wait inside a turn; ask from a task, or send and take the reply "+
+			"as a message of its own", q.site.Contract)
+	}
+	sent, err := q.send(ctx, body, true, opts)
+	if err != nil {
+		return err
+	}
+	raw, err := q.result(ctx, sent[0].ID)
+	if err != nil {
+		return err
+	}
+	if err := q.reply.Decode(host.CBOR, raw, reply); err != nil {
+		return host.Errorf(host.Internal, "the reply of %s does not decode: caller and actor disagree about its type", q.site.Contract)
+	}
+	return nil
+}
+
+// result waits for the reply to a message, or the error of its last attempt, for as long as ctx lasts.
+func (q *queue) result(ctx context.Context, id uint64) (host.Raw, error) {
 	var pause site.Pacer
 	for {
 		start := time.Now()
 		in := host.QueueResultInput{Queue: q.site.Name, ID: id, WaitMS: site.WaitSlice.Milliseconds()}
 		out, err := site.Ask(ctx, &q.site, method.QueueResult, &in)
 		switch {
+		case err == nil && out.Done && out.Error != nil:
+			return nil, out.Error
 		case err == nil && out.Done:
-			return out, nil
+			return out.Reply, nil
 		case ctx.Err() != nil:
 			message := site.ContextError(ctx, "waiting for the reply to a message, which stays in the queue")
-			return out, message.With("message", strconv.FormatUint(id, 10))
+			return nil, message.With("message", strconv.FormatUint(id, 10))
 		case err == nil:
 			pause.Waited(ctx, start, true)
 		case !site.Again(err):
-			return out, err
+			return nil, err
 		default:
 			pause.Pause(ctx)
 		}
@@ -147,7 +155,7 @@ func (q Queue[In, Out]) result(ctx context.Context, id uint64) (host.QueueResult
 }
 
 // Stats counts the messages of the queue.
-func (q Queue[In, Out]) Stats(ctx context.Context) (QueueStats, error) {
+func (q *queue) Stats(ctx context.Context) (QueueStats, error) {
 	out, err := site.Ask(ctx, &q.site, method.QueueStats, &host.QueueStatsInput{Queue: q.site.Name})
 	if err != nil || len(out.Queues) == 0 {
 		return QueueStats{Queue: q.site.Name}, err
@@ -179,13 +187,13 @@ type Listed[In any] struct {
 // nothing. It reads page by page. If a body does not decode, the pair has the rest of the message
 // and an error, and the loop may go on. Any other error ends the loop.
 func (q Queue[In, Out]) Peek(ctx context.Context) iter.Seq2[Listed[In], error] {
-	return q.list(ctx, method.QueuePeek)
+	return listed[In](ctx, q.queue, &method.QueuePeek)
 }
 
 // Delete removes messages that wait or are locked, and counts them. It takes up to 1,000 ids; the
 // error code is TooLarge for more. It ignores ids without such a message. The messages do not
 // become dead letters.
-func (q Queue[In, Out]) Delete(ctx context.Context, ids ...uint64) (int64, error) {
+func (q *queue) Delete(ctx context.Context, ids ...uint64) (int64, error) {
 	if len(ids) == 0 {
 		return 0, q.site.Fault
 	}
@@ -194,49 +202,72 @@ func (q Queue[In, Out]) Delete(ctx context.Context, ids ...uint64) (int64, error
 
 // Purge removes and counts all waiting messages, except messages that workers hold. They do not
 // become dead letters.
-func (q Queue[In, Out]) Purge(ctx context.Context) (int64, error) {
-	return site.Count(ctx, &q.site, method.QueuePurge, &host.QueueInput{Queue: q.site.Name})
+func (q *queue) Purge(ctx context.Context) (int64, error) {
+	return q.count(ctx, &method.QueuePurge)
 }
 
 // Skip makes the next message a dead letter, so that later messages can run. It returns the number
 // of skipped messages, 1 or 0.
-func (q Queue[In, Out]) Skip(ctx context.Context) (int64, error) {
-	return site.Count(ctx, &q.site, method.QueueSkip, &host.QueueInput{Queue: q.site.Name})
+func (q *queue) Skip(ctx context.Context) (int64, error) {
+	return q.count(ctx, &method.QueueSkip)
 }
 
-func (q Queue[In, Out]) list(
-	ctx context.Context, m method.Typed[host.QueueListInput, host.QueueListOutput],
-) iter.Seq2[Listed[In], error] {
-	return func(yield func(Listed[In], error) bool) {
-		in := host.QueueListInput{Queue: q.site.Name}
-		for {
-			page, err := site.Ask(ctx, &q.site, m, &in)
-			if err != nil {
-				yield(Listed[In]{}, err)
+func (q *queue) count(ctx context.Context, m *site.Counting[host.QueueInput]) (int64, error) {
+	return site.Count(ctx, &q.site, *m, &host.QueueInput{Queue: q.site.Name})
+}
+
+// list yields the messages that a method lists, or the error that ends them.
+func (q *queue) list(
+	ctx context.Context, m *method.Typed[host.QueueListInput, host.QueueListOutput], yield func(*host.ListedMessage, error) bool,
+) {
+	in := host.QueueListInput{Queue: q.site.Name}
+	for {
+		page, err := site.Ask(ctx, &q.site, *m, &in)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for i := range page.Messages {
+			if !yield(&page.Messages[i], nil) {
 				return
 			}
-			for i := range page.Messages {
-				if !yield(q.listed(&page.Messages[i])) {
-					return
-				}
-				in.After = page.Messages[i].ID
-			}
-			if !page.More || len(page.Messages) == 0 {
-				return
-			}
+			in.After = page.Messages[i].ID
+		}
+		if !page.More || len(page.Messages) == 0 {
+			return
 		}
 	}
 }
 
-func (q Queue[In, Out]) listed(m *host.ListedMessage) (Listed[In], error) {
-	l := Listed[In]{
+// listed ranges over the messages that a method lists.
+func listed[In any](
+	ctx context.Context, q *queue, m *method.Typed[host.QueueListInput, host.QueueListOutput],
+) iter.Seq2[Listed[In], error] {
+	return func(yield func(Listed[In], error) bool) {
+		q.list(ctx, m, func(h *host.ListedMessage, err error) bool {
+			var l Listed[In]
+			if err == nil {
+				err = l.fill(q, h)
+			}
+			return yield(l, err)
+		})
+	}
+}
+
+// fill makes l a message that was listed.
+func (l *Listed[In]) fill(q *queue, m *host.ListedMessage) error {
+	*l = Listed[In]{
 		ID: m.ID, Queue: m.Queue, State: m.State, Priority: m.Priority, Attempts: m.Attempts, Sent: m.Sent, DedupID: m.DedupID,
 		Due: timeOf(m.Due), Expires: timeOf(m.Expires), Error: m.Error, Tried: timeOf(m.Tried), Died: timeOf(m.Died),
 	}
-	if err := q.body.Decode(host.CBOR, m.Body, &l.Body); err != nil {
-		return l, host.Errorf(host.Internal, "the body of message %d of %s does not decode: %s", m.ID, q.site.Contract, err)
+	return q.decodeBody(m.ID, m.Body, &l.Body)
+}
+
+func (q *queue) decodeBody(id uint64, data host.Raw, body any) error {
+	if err := q.body.Decode(host.CBOR, data, body); err != nil {
+		return host.Errorf(host.Internal, "the body of message %d of %s does not decode: %s", id, q.site.Contract, err)
 	}
-	return l, nil
+	return nil
 }
 
 // timeOf returns the time that p points to, or the zero time.

@@ -18,7 +18,10 @@ import (
 // The error code of each method is NotFound if the actor has no run, except where the method starts
 // one, and FailedPrecondition with the reason if the state of the run does not allow the call. A
 // History of no run has no entries.
-type Run[In, Out any] struct {
+type Run[In, Out any] struct{ *run }
+
+// A run is a Run without its Go types.
+type run struct {
 	site site.Site
 	in   *codec.Value
 	out  *codec.Value
@@ -61,7 +64,11 @@ func UpTo(entry wfhost.EntryID) ImportOption {
 // again with the same input finds the run that is there, live or ended. The error code is
 // AlreadyExists if the actor has another run.
 func (r Run[In, Out]) Start(ctx context.Context, in In, opts ...StartOption) (Started, error) {
-	input, err := r.in.Append(host.CBOR, nil, &in)
+	return r.start(ctx, &in, opts)
+}
+
+func (r *run) start(ctx context.Context, in any, opts []StartOption) (Started, error) {
+	input, err := r.in.Append(host.CBOR, nil, in)
 	if err != nil {
 		return Started{}, host.WithMember(host.Errorf(host.InvalidArgument, "input of %s: %s", r.site.Contract, err), "", err)
 	}
@@ -74,7 +81,7 @@ func (r Run[In, Out]) Start(ctx context.Context, in In, opts ...StartOption) (St
 
 // Status describes the run without waking the actor: what the run waits for, since when, and why it
 // is paused.
-func (r Run[In, Out]) Status(ctx context.Context) (wfhost.RunStatus, error) {
+func (r *run) Status(ctx context.Context) (wfhost.RunStatus, error) {
 	return site.Ask(ctx, &r.site, method.WorkflowStatus, new(method.None))
 }
 
@@ -84,6 +91,11 @@ func (r Run[In, Out]) Status(ctx context.Context) (wfhost.RunStatus, error) {
 // destroyed first, it is Destroyed, and if ctx ends first, DeadlineExceeded or Canceled.
 func (r Run[In, Out]) Result(ctx context.Context) (Out, error) {
 	var out Out
+	err := r.result(ctx, &out)
+	return out, err
+}
+
+func (r *run) result(ctx context.Context, out any) error {
 	var pace site.Pacer
 	for {
 		start := time.Now()
@@ -93,25 +105,25 @@ func (r Run[In, Out]) Result(ctx context.Context) (Out, error) {
 			if pace.Pause(ctx) {
 				continue
 			}
-			return out, site.ContextError(ctx, "waiting for the run")
+			return site.ContextError(ctx, "waiting for the run")
 		case err != nil:
-			return out, err
+			return err
 		case !got.Done:
 			if ctx.Err() != nil {
-				return out, site.ContextError(ctx, "waiting for the run")
+				return site.ContextError(ctx, "waiting for the run")
 			}
 			pace.Waited(ctx, start, true)
 			continue
 		case got.State != wfhost.StateCompleted:
-			return out, runFailure(&got)
+			return runFailure(&got)
 		}
 		if r.out.IsNone() {
-			return out, nil
+			return nil
 		}
-		if err := r.out.Decode(host.CBOR, got.Output, &out); err != nil {
-			return out, host.Errorf(host.Internal, "the output of %s does not decode: caller and actor disagree about its type", r.site.Contract)
+		if err := r.out.Decode(host.CBOR, got.Output, out); err != nil {
+			return host.Errorf(host.Internal, "the output of %s does not decode: caller and actor disagree about its type", r.site.Contract)
 		}
-		return out, nil
+		return nil
 	}
 }
 
@@ -136,7 +148,7 @@ func runFailure(r *host.WorkflowResultOutput) *host.Error {
 }
 
 // control does something to the run of an actor.
-func (r Run[In, Out]) control(
+func (r *run) control(
 	ctx context.Context, m method.Typed[host.WorkflowControlInput, method.None], reason, entry string,
 ) error {
 	_, err := site.Ask(ctx, &r.site, m, &host.WorkflowControlInput{Reason: reason, Entry: entry})
@@ -146,41 +158,41 @@ func (r Run[In, Out]) control(
 // Cancel asks the run to end, and returns when the request is durable. Waits of the run end with
 // workflow.ErrCanceled, and the contexts of its steps end. Steps with an undo are undone. The final
 // state of the run is cancelled.
-func (r Run[In, Out]) Cancel(ctx context.Context, reason string) error {
+func (r *run) Cancel(ctx context.Context, reason string) error {
 	return r.control(ctx, method.WorkflowCancel, reason, "")
 }
 
 // Terminate ends the run at once. Its code no longer runs, and nothing is undone.
-func (r Run[In, Out]) Terminate(ctx context.Context, reason string) error {
+func (r *run) Terminate(ctx context.Context, reason string) error {
 	return r.control(ctx, method.WorkflowTerminate, reason, "")
 }
 
 // Pause stops the run until Resume. Attempts of steps that are under way are finished.
-func (r Run[In, Out]) Pause(ctx context.Context, reason string) error {
+func (r *run) Pause(ctx context.Context, reason string) error {
 	return r.control(ctx, method.WorkflowPause, reason, "")
 }
 
 // Resume continues a paused run, whatever paused it. A run that does not fit its code is paused
 // again.
-func (r Run[In, Out]) Resume(ctx context.Context) error {
+func (r *run) Resume(ctx context.Context) error {
 	return r.control(ctx, method.WorkflowResume, "", "")
 }
 
 // Retry runs a failed step again, and everything after it. An entry is an ID of [Run.History].
-func (r Run[In, Out]) Retry(ctx context.Context, entry wfhost.EntryID) error {
+func (r *run) Retry(ctx context.Context, entry wfhost.EntryID) error {
 	return r.control(ctx, method.WorkflowRetry, "", string(entry))
 }
 
 // Rewind removes an entry and everything after it from the history, and the run goes on from there.
 // The run may have ended: then its result is gone, and [Run.Result] waits again. A run that was
 // terminated, or whose result its parent has, cannot be rewound.
-func (r Run[In, Out]) Rewind(ctx context.Context, entry wfhost.EntryID) error {
+func (r *run) Rewind(ctx context.Context, entry wfhost.EntryID) error {
 	return r.control(ctx, method.WorkflowRewind, "", string(entry))
 }
 
 // History ranges over the entries of the run in the order of their places: each entry comes before
 // the entries inside it. An error ends the loop.
-func (r Run[In, Out]) History(ctx context.Context) iter.Seq2[wfhost.HistoryEntry, error] {
+func (r *run) History(ctx context.Context) iter.Seq2[wfhost.HistoryEntry, error] {
 	return func(yield func(wfhost.HistoryEntry, error) bool) {
 		in := host.WorkflowHistoryInput{Limit: 1000}
 		for {
@@ -208,7 +220,7 @@ type Change = host.WorkflowWatchOutput
 // Watch ranges over the changes of the run after a version of the actor. The first change after
 // version 0 is the whole run. Watch ends with the last change of the run, or with an error: its code
 // is Destroyed if the actor is destroyed. To go on later, watch after Change.Version.
-func (r Run[In, Out]) Watch(ctx context.Context, after uint64) iter.Seq2[Change, error] {
+func (r *run) Watch(ctx context.Context, after uint64) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		var pace site.Pacer
 		for {
@@ -240,7 +252,7 @@ func (r Run[In, Out]) Watch(ctx context.Context, after uint64) iter.Seq2[Change,
 
 // Export returns the run with its whole history, as of one commit. The result is an encoded
 // Recording of package workflow/host, for tests and for [Run.Import].
-func (r Run[In, Out]) Export(ctx context.Context) ([]byte, error) {
+func (r *run) Export(ctx context.Context) ([]byte, error) {
 	out, err := site.Ask(ctx, &r.site, method.WorkflowExport, new(method.None))
 	return out.Recording, err
 }
@@ -248,7 +260,7 @@ func (r Run[In, Out]) Export(ctx context.Context) ([]byte, error) {
 // Import makes a run of a recording. The run goes on from the end of the recording, or from an
 // entry ([UpTo]). The error codes are those of [Run.Start]; the code is InvalidArgument if the
 // recording does not decode, and NotFound if the type does not have its workflow.
-func (r Run[In, Out]) Import(ctx context.Context, recording []byte, opts ...ImportOption) (Started, error) {
+func (r *run) Import(ctx context.Context, recording []byte, opts ...ImportOption) (Started, error) {
 	in := host.WorkflowImportInput{Recording: recording}
 	for _, o := range opts {
 		o.applyImport(&in)
@@ -259,6 +271,10 @@ func (r Run[In, Out]) Import(ctx context.Context, recording []byte, opts ...Impo
 // Fork copies the run with its history to another actor, where the copy goes on by itself. The
 // state and the other data of the actor are not copied. The error codes are those of [Run.Import].
 func (r Run[In, Out]) Fork(ctx context.Context, to Run[In, Out], opts ...ImportOption) (Started, error) {
+	return r.fork(ctx, to.run, opts)
+}
+
+func (r *run) fork(ctx context.Context, to *run, opts []ImportOption) (Started, error) {
 	recording, err := r.Export(ctx)
 	if err != nil {
 		return Started{}, err

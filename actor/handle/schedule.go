@@ -69,7 +69,10 @@ type ScheduleRun = host.ScheduleRun
 
 // A Schedule is one schedule of one actor, for callers and operators. Made by actor.Schedule.Of.
 // Safe for concurrent use.
-type Schedule[T any] struct {
+type Schedule[T any] struct{ *schedule }
+
+// A schedule is a Schedule without its Go type.
+type schedule struct {
 	site     site.Site
 	instance string
 	payload  *codec.Value
@@ -82,78 +85,106 @@ type Schedule[T any] struct {
 // is the same as before, the ticks stay as they are. The error code is InvalidArgument if the rule
 // is wrong.
 func (s Schedule[T]) Set(ctx context.Context, rule Rule, payload T) (Scheduled[T], error) {
-	data, err := s.payload.Append(host.CBOR, nil, &payload)
+	out, err := s.set(ctx, rule, &payload)
 	if err != nil {
-		return Scheduled[T]{}, host.Errorf(host.InvalidArgument, "payload of %s: %s", s.site.Contract, err)
+		return Scheduled[T]{}, err
+	}
+	return ReadSchedule[T](out, s.payload, s.site.Contract)
+}
+
+func (s *schedule) set(ctx context.Context, rule Rule, payload any) (*host.Schedule, error) {
+	data, err := s.payload.Append(host.CBOR, nil, payload)
+	if err != nil {
+		return nil, host.Errorf(host.InvalidArgument, "payload of %s: %s", s.site.Contract, err)
 	}
 	in := host.Schedule{Name: s.site.Name, Instance: s.instance, Payload: data}
 	if err := FillSchedule(&in, rule, s.site.Contract); err != nil {
-		return Scheduled[T]{}, err
+		return nil, err
 	}
 	out, err := site.Ask(ctx, &s.site, method.ScheduleSet, &in)
-	if err != nil {
-		return Scheduled[T]{}, err
-	}
-	return ReadSchedule[T](&out, s.payload, s.site.Contract)
+	return &out, err
 }
 
 // Get describes the schedule; false means that it is not set.
 func (s Schedule[T]) Get(ctx context.Context) (Scheduled[T], bool, error) {
-	out, err := site.Ask(ctx, &s.site, method.ScheduleList, &host.ScheduleListInput{Name: s.site.Name})
-	if err != nil {
+	h, err := s.get(ctx)
+	if err != nil || h == nil {
 		return Scheduled[T]{}, false, err
 	}
-	for i := range out.Schedules {
-		if h := &out.Schedules[i]; h.Name == s.site.Name && h.Instance == s.instance {
-			one, err := ReadSchedule[T](h, s.payload, s.site.Contract)
-			return one, err == nil, err
+	one, err := ReadSchedule[T](h, s.payload, s.site.Contract)
+	return one, err == nil, err
+}
+
+// get returns the schedule, or nil if it is not set.
+func (s *schedule) get(ctx context.Context) (*host.Schedule, error) {
+	found, err := schedules(ctx, &s.site)
+	for i := range found {
+		if h := &found[i]; h.Name == s.site.Name && h.Instance == s.instance {
+			return h, nil
 		}
 	}
-	return Scheduled[T]{}, false, nil
+	return nil, err
+}
+
+func schedules(ctx context.Context, at *site.Site) ([]host.Schedule, error) {
+	out, err := site.Ask(ctx, at, method.ScheduleList, &host.ScheduleListInput{Name: at.Name})
+	return out.Schedules, err
 }
 
 // List returns the instances of the schedule that are set, in the order of their names. For a
 // schedule that is declared as "*", these are all schedules whose names are not declared by
 // themselves.
 func (s Schedule[T]) List(ctx context.Context) ([]Scheduled[T], error) {
-	out, err := site.Ask(ctx, &s.all, method.ScheduleList, &host.ScheduleListInput{Name: s.all.Name})
-	if err != nil {
-		return nil, err
-	}
+	found, err := schedules(ctx, &s.all)
 	var list []Scheduled[T]
-	for i := range out.Schedules {
-		if !s.mine(out.Schedules[i].Name) {
+	for i := range found {
+		if !s.mine(found[i].Name) {
 			continue
 		}
-		one, err := ReadSchedule[T](&out.Schedules[i], s.payload, s.site.Contract)
+		one, err := ReadSchedule[T](&found[i], s.payload, s.site.Contract)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, one)
 	}
-	return list, nil
+	return list, err
 }
 
 // Cancel removes the schedule and its history, and reports whether it was set.
-func (s Schedule[T]) Cancel(ctx context.Context) (bool, error) {
+func (s *schedule) Cancel(ctx context.Context) (bool, error) {
 	n, err := site.Count(ctx, &s.site, method.ScheduleCancel, s.input())
 	return n > 0, err
 }
 
 // Runs returns the runs that the history keeps ([Rule.KeepRuns]), the latest first. It returns none
 // if the schedule is not set.
-func (s Schedule[T]) Runs(ctx context.Context) ([]ScheduleRun, error) {
+func (s *schedule) Runs(ctx context.Context) ([]ScheduleRun, error) {
 	out, err := site.Ask(ctx, &s.site, method.ScheduleRuns, s.input())
 	return out.Runs, err
 }
 
 // Trigger runs the schedule now, besides its ticks. It returns when the run is certain, not when it
 // is done. The error code is NotFound if the schedule is not set.
-func (s Schedule[T]) Trigger(ctx context.Context) error {
+func (s *schedule) Trigger(ctx context.Context) error {
 	_, err := site.Ask(ctx, &s.site, method.ScheduleTrigger, s.input())
 	return err
 }
 
-func (s Schedule[T]) input() *host.ScheduleInput {
+func (s *schedule) input() *host.ScheduleInput {
 	return &host.ScheduleInput{Name: s.site.Name, Instance: s.instance}
+}
+
+// ruleOf returns the rule that a schedule was set with.
+func ruleOf(h *host.Schedule) Rule {
+	return Rule{
+		Cron: h.Cron, Zone: h.Zone, Every: time.Duration(h.Every) * time.Millisecond, At: timeOf(h.At),
+		Missed: h.Missed, CatchUp: h.CatchUp, KeepRuns: h.KeepRuns,
+	}
+}
+
+func decodePayload(h *host.Schedule, as *codec.Value, contract string, payload any) error {
+	if err := as.Decode(host.CBOR, h.Payload, payload); err != nil {
+		return host.Errorf(host.Internal, "%s: %s", contract, err)
+	}
+	return nil
 }

@@ -14,7 +14,10 @@ import (
 
 // A Stream is one stream of one actor, for its readers, for clients that append to it, and for
 // operators. Made by actor.Stream.Of. Safe for concurrent use.
-type Stream[T any] struct {
+type Stream[T any] struct{ *stream }
+
+// A stream is a Stream without its Go type.
+type stream struct {
 	site  site.Site
 	items *codec.Value
 }
@@ -94,13 +97,17 @@ func (e *GapError) Error() string {
 // stream is closed, and TooLarge if there are more items or an item is over the stream's limit
 // (actor.StreamConfig).
 func (s Stream[T]) Append(ctx context.Context, items ...T) (uint64, error) {
-	if s.site.Fault != nil || len(items) == 0 {
+	return s.append(ctx, valuesOf(items))
+}
+
+func (s *stream) append(ctx context.Context, items values) (uint64, error) {
+	if s.site.Fault != nil || items.n == 0 {
 		return 0, s.site.Fault
 	}
-	in := host.StreamAppendInput{Stream: s.site.Name, Items: make([]host.Raw, len(items))}
-	for i := range items {
+	in := host.StreamAppendInput{Stream: s.site.Name, Items: make([]host.Raw, items.n)}
+	for i := range in.Items {
 		var err error
-		if in.Items[i], err = s.items.Append(host.CBOR, nil, &items[i]); err != nil {
+		if in.Items[i], err = s.items.Append(host.CBOR, nil, items.at(i)); err != nil {
 			return 0, host.Errorf(host.InvalidArgument, "item %d of %s: %s", i+1, s.site.Contract, err)
 		}
 	}
@@ -110,13 +117,13 @@ func (s Stream[T]) Append(ctx context.Context, items ...T) (uint64, error) {
 
 // Close closes the stream: its readers end after the last item. Closing it again does nothing. The
 // error code is PermissionDenied unless the stream is External.
-func (s Stream[T]) Close(ctx context.Context) error {
+func (s *stream) Close(ctx context.Context) error {
 	_, err := site.Ask(ctx, &s.site, method.StreamClose, &host.StreamInput{Stream: s.site.Name})
 	return err
 }
 
 // Info describes the stream.
-func (s Stream[T]) Info(ctx context.Context) (StreamInfo, error) {
+func (s *stream) Info(ctx context.Context) (StreamInfo, error) {
 	out, err := site.Ask(ctx, &s.site, method.StreamList, &host.StreamListInput{Stream: s.site.Name})
 	if err != nil {
 		return StreamInfo{}, err
@@ -129,7 +136,7 @@ func (s Stream[T]) Info(ctx context.Context) (StreamInfo, error) {
 
 // Delete removes the items of the stream, and opens the stream if it was closed. The sequence goes
 // on. Delete reports whether there was such a stream.
-func (s Stream[T]) Delete(ctx context.Context) (bool, error) {
+func (s *stream) Delete(ctx context.Context) (bool, error) {
 	n, err := site.Count(ctx, &s.site, method.StreamDelete, &host.StreamInput{Stream: s.site.Name})
 	return n > 0, err
 }
@@ -140,36 +147,16 @@ func (s Stream[T]) Delete(ctx context.Context) (bool, error) {
 // If the value of an item does not decode, the page ends before the item, and the error code is
 // Internal. It is Destroyed if the actor is destroyed while Read waits.
 func (s Stream[T]) Read(ctx context.Context, from Position, cfg ReadConfig) (Page[T], error) {
-	until := time.Now().Add(cfg.Wait)
-	for {
-		out, err := s.read(ctx, from, cfg)
-		if err != nil {
-			return Page[T]{Next: from}, err
-		}
-		wait := time.Until(until)
-		if len(out.Items) > 0 || out.Missed > 0 || out.Reset || out.Closed || wait <= 0 {
-			return s.page(&out)
-		}
-		cfg.Wait, from.Life = wait, out.Life
+	var out host.StreamReadOutput
+	if err := s.wait(ctx, from, cfg, &out); err != nil {
+		return Page[T]{Next: from}, err
 	}
-}
-
-// read makes one call.
-func (s Stream[T]) read(ctx context.Context, from Position, cfg ReadConfig) (host.StreamReadOutput, error) {
-	in := host.StreamReadInput{
-		Stream: s.site.Name, After: from.After, Life: from.Life, Limit: cfg.Max, WaitMS: site.Millis(min(cfg.Wait, site.WaitSlice)),
-	}
-	return site.Ask(ctx, &s.site, method.StreamRead, &in)
-}
-
-func (s Stream[T]) page(out *host.StreamReadOutput) (Page[T], error) {
 	page := Page[T]{
 		Missed: out.Missed, Reset: out.Reset, Items: make([]Item[T], len(out.Items)),
 		Next: Position{out.Next, out.Life}, Closed: out.Closed,
 	}
 	for i := range out.Items {
-		var err error
-		if page.Items[i], err = s.item(&out.Items[i], out.Life); err != nil {
+		if err := page.Items[i].fill(s.stream, &out.Items[i], out.Life); err != nil {
 			page.Items, page.Next.After = page.Items[:i], out.Items[i].Sequence-1
 			return page, err
 		}
@@ -177,12 +164,41 @@ func (s Stream[T]) page(out *host.StreamReadOutput) (Page[T], error) {
 	return page, nil
 }
 
-func (s Stream[T]) item(r *host.ReadStreamItem, life string) (Item[T], error) {
-	item := Item[T]{Sequence: r.Sequence, Life: life, Time: r.Time}
-	if err := s.items.Decode(host.CBOR, r.Value, &item.Value); err != nil {
-		return item, host.Errorf(host.Internal, "%s: item %d: %s", s.site.Contract, r.Sequence, err)
+// fill makes i an item that was read.
+func (i *Item[T]) fill(s *stream, r *host.ReadStreamItem, life string) error {
+	i.Sequence, i.Life, i.Time = r.Sequence, life, r.Time
+	return s.decode(r, &i.Value)
+}
+
+func (s *stream) decode(r *host.ReadStreamItem, value any) error {
+	if err := s.items.Decode(host.CBOR, r.Value, value); err != nil {
+		return host.Errorf(host.Internal, "%s: item %d: %s", s.site.Contract, r.Sequence, err)
 	}
-	return item, nil
+	return nil
+}
+
+// wait reads until there is something to tell, or for as long as cfg says.
+func (s *stream) wait(ctx context.Context, from Position, cfg ReadConfig, out *host.StreamReadOutput) error {
+	until := time.Now().Add(cfg.Wait)
+	for {
+		if err := s.read(ctx, from, cfg, out); err != nil {
+			return err
+		}
+		wait := time.Until(until)
+		if len(out.Items) > 0 || out.Missed > 0 || out.Reset || out.Closed || wait <= 0 {
+			return nil
+		}
+		cfg.Wait, from.Life = wait, out.Life
+	}
+}
+
+// read makes one call.
+func (s *stream) read(ctx context.Context, from Position, cfg ReadConfig, out *host.StreamReadOutput) (err error) {
+	in := host.StreamReadInput{
+		Stream: s.site.Name, After: from.After, Life: from.Life, Limit: cfg.Max, WaitMS: site.Millis(min(cfg.Wait, site.WaitSlice)),
+	}
+	*out, err = site.Ask(ctx, &s.site, method.StreamRead, &in)
+	return err
 }
 
 // Follow ranges over the items of the stream after a position, each once and in order, and waits
@@ -197,40 +213,54 @@ func (s Stream[T]) item(r *host.ReadStreamItem, life string) (Item[T], error) {
 // and ends the loop. When ctx ends, its code is Canceled or DeadlineExceeded.
 func (s Stream[T]) Follow(ctx context.Context, from Position) iter.Seq2[Item[T], error] {
 	return func(yield func(Item[T], error) bool) {
-		var pause site.Pacer
-		at, begun := from, false
-		for {
-			start := time.Now()
-			out, err := s.read(ctx, at, ReadConfig{Wait: site.WaitSlice})
-			if err == nil && begun && out.Life != at.Life {
-				err = host.Errorf(host.Destroyed, "the actor was destroyed, and created again")
+		s.follow(ctx, from, func(r *host.ReadStreamItem, life string, err error) bool {
+			var item Item[T]
+			if err == nil {
+				err = item.fill(s.stream, r, life)
 			}
-			switch {
-			case err == nil:
-				next, more := s.deliver(&out, at.After, yield)
-				if !more {
-					return
-				}
-				pause.Waited(ctx, start, next == at.After && !out.Reset)
-				at, begun = Position{next, out.Life}, true
-			case ctx.Err() == nil && site.Again(err):
-				pause.Pause(ctx)
-			case ctx.Err() == nil:
-				yield(Item[T]{}, err)
+			return yield(item, err)
+		})
+	}
+}
+
+// follow yields what Follow does: an item and the life it is of, or an error.
+func (s *stream) follow(ctx context.Context, from Position, yield func(*host.ReadStreamItem, string, error) bool) {
+	var pause site.Pacer
+	at, begun := from, false
+	for {
+		start := time.Now()
+		var out host.StreamReadOutput
+		err := s.read(ctx, at, ReadConfig{Wait: site.WaitSlice}, &out)
+		if err == nil && begun && out.Life != at.Life {
+			err = host.Errorf(host.Destroyed, "the actor was destroyed, and created again")
+		}
+		switch {
+		case err == nil:
+			next, more := s.deliver(&out, at.After, yield)
+			if !more {
 				return
 			}
-			if ctx.Err() != nil {
-				yield(Item[T]{}, site.ContextError(ctx, "following a stream"))
-				return
-			}
+			pause.Waited(ctx, start, next == at.After && !out.Reset)
+			at, begun = Position{next, out.Life}, true
+		case ctx.Err() == nil && site.Again(err):
+			pause.Pause(ctx)
+		case ctx.Err() == nil:
+			yield(nil, "", err)
+			return
+		}
+		if ctx.Err() != nil {
+			yield(nil, "", site.ContextError(ctx, "following a stream"))
+			return
 		}
 	}
 }
 
 // deliver yields what was read after a position, and returns the position after it and whether to
 // go on.
-func (s Stream[T]) deliver(out *host.StreamReadOutput, after uint64, yield func(Item[T], error) bool) (uint64, bool) {
-	if (out.Missed > 0 || out.Reset) && !yield(Item[T]{}, &GapError{Missed: out.Missed, Reset: out.Reset}) {
+func (s *stream) deliver(
+	out *host.StreamReadOutput, after uint64, yield func(*host.ReadStreamItem, string, error) bool,
+) (uint64, bool) {
+	if (out.Missed > 0 || out.Reset) && !yield(nil, "", &GapError{Missed: out.Missed, Reset: out.Reset}) {
 		return after, false
 	}
 	if out.Reset {
@@ -241,7 +271,7 @@ func (s Stream[T]) deliver(out *host.StreamReadOutput, after uint64, yield func(
 			continue
 		}
 		after = out.Items[i].Sequence
-		if !yield(s.item(&out.Items[i], out.Life)) {
+		if !yield(&out.Items[i], out.Life, nil) {
 			return after, false
 		}
 	}

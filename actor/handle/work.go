@@ -45,10 +45,28 @@ type WorkConfig struct {
 func (q Queue[In, Out]) Work(
 	ctx context.Context, cfg WorkConfig, f func(context.Context, *Delivery[In, Out]) (Out, error),
 ) error {
+	var open opener
+	if f != nil {
+		open = func(m *host.ReceivedMessage) (*lease, handler) {
+			d := new(Delivery[In, Out])
+			err := q.open(m, &d.lease, &d.Message, &d.Body)
+			return &d.lease, func(ctx context.Context) (any, error) {
+				if err != nil {
+					return nil, err
+				}
+				out, err := f(ctx, d)
+				return &out, err
+			}
+		}
+	}
+	return q.work(ctx, cfg, open)
+}
+
+func (q *queue) work(ctx context.Context, cfg WorkConfig, open opener) error {
 	switch {
 	case q.site.Fault != nil:
 		return q.site.Fault
-	case f == nil:
+	case open == nil:
 		return host.Errorf(host.InvalidArgument, "%s: Work needs a function", q.site.Contract)
 	case cfg.Workers < 0:
 		return host.Errorf(host.InvalidArgument, "%s: Work with %d workers", q.site.Contract, cfg.Workers)
@@ -58,39 +76,28 @@ func (q Queue[In, Out]) Work(
 		return host.Errorf(host.InvalidArgument, "%s: a lock of %s is too short", q.site.Contract, lock)
 	}
 	workers := max(cfg.Workers, 1)
-	c := &crew{site: &q.site, lock: lock, free: make(chan struct{}, workers)}
-	c.open = func(m *host.ReceivedMessage) (*lease, handler) {
-		d, err := q.delivery(m)
-		return d.lease, func(ctx context.Context) (host.Raw, error) {
-			if err != nil {
-				return nil, err
-			}
-			out, err := f(ctx, d)
-			if err != nil || d.lease.over() {
-				return nil, err
-			}
-			return q.encodeReply(&out)
-		}
-	}
+	c := &crew{queue: q, lock: lock, free: make(chan struct{}, workers), open: open}
 	for range workers {
 		c.free <- struct{}{}
 	}
 	return c.run(ctx)
 }
 
-// A handler handles one message and returns the reply.
-type handler func(context.Context) (host.Raw, error)
+// An opener returns the lease of a message and what handles the message.
+type opener func(*host.ReceivedMessage) (*lease, handler)
+
+// A handler handles one message and returns a pointer to the reply.
+type handler func(context.Context) (any, error)
 
 // A crew is the workers of one Work: one goroutine receives for all of them.
 //
 //  1. free holds a token for each idle worker; each requested message takes a token.
 //  2. No worker outlives run.
 type crew struct {
-	site *site.Site
-	lock time.Duration
-	free chan struct{}
-	// open returns the lease of a message and the function that handles it.
-	open func(*host.ReceivedMessage) (*lease, handler)
+	queue *queue
+	lock  time.Duration
+	free  chan struct{}
+	open  opener
 }
 
 // run receives messages and hands them out until ctx ends or something fails for good.
@@ -105,7 +112,7 @@ func (c *crew) run(ctx context.Context) error {
 			break
 		}
 		start := time.Now()
-		got, err := receive(receiving, c.site, ReceiveConfig{Max: workers, Lock: c.lock, Wait: site.WaitSlice})
+		got, err := c.queue.receive(receiving, ReceiveConfig{Max: workers, Lock: c.lock, Wait: site.WaitSlice})
 		got = got[:min(len(got), workers)]
 		for range workers - len(got) {
 			c.free <- struct{}{}
@@ -170,7 +177,7 @@ func (c *crew) one(ctx context.Context, m *host.ReceivedMessage, received time.T
 	k := &keeper{lease: l, lock: c.lock, held: received}
 	var kept sync.WaitGroup
 	kept.Go(func() { k.keep(keeping, cancel) })
-	reply, err := protect(handling, handle)
+	reply, err := protect(handling, l, handle)
 	stop()
 	kept.Wait()
 	switch {
@@ -188,26 +195,30 @@ func (c *crew) one(ctx context.Context, m *host.ReceivedMessage, received time.T
 		}
 		// The reply was refused, because it is too large, say: that is a failure of the handler.
 	}
-	return settle(settling, func() error { return l.nack(settling, err, givenBack(ctx, err)) })
+	return settle(settling, func() error { return l.nack(settling, err, givenBack(ctx, err), false) })
 }
 
-// givenBack makes a message that was given up because the work ends be tried again at once.
-func givenBack(ctx context.Context, err error) host.QueueNackInput {
-	var in host.QueueNackInput
+// givenBack returns the pause before a message is tried again: none if it was given up because the
+// work ends, and nil for that of the queue.
+func givenBack(ctx context.Context, err error) *int64 {
 	if code := host.CodeOf(err); ctx.Err() != nil && (code == host.Canceled || code == host.DeadlineExceeded) {
-		in.DelayMS = new(int64)
+		return new(int64)
 	}
-	return in
+	return nil
 }
 
-// protect runs the handler and makes an error of a panic.
-func protect(ctx context.Context, handle handler) (reply host.Raw, err error) {
+// protect runs the handler, encodes its reply, and makes an error of a panic.
+func protect(ctx context.Context, l *lease, handle handler) (reply host.Raw, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			reply, err = nil, host.Errorf(host.Crashed, "the worker panicked: %v%s", p, panicPlace())
 		}
 	}()
-	return handle(ctx)
+	out, err := handle(ctx)
+	if err != nil || l.over() {
+		return nil, err
+	}
+	return l.of.encodeReply(out)
 }
 
 // panicPlace says where the panic came from that is being recovered.
@@ -290,5 +301,5 @@ func (k *keeper) keep(ctx context.Context, lost context.CancelCauseFunc) {
 func (k *keeper) extend(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(k.lock/4, time.Millisecond))
 	defer cancel()
-	return k.lease.extend(ctx, k.lock)
+	return k.lease.Extend(ctx, k.lock)
 }
