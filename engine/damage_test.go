@@ -42,7 +42,7 @@ func (m *image) open(t testing.TB, o Options) (*Store, *Disk, error) {
 }
 
 func (m *image) names(t testing.TB) []string {
-	names, err := m.disk.mem.List("store")
+	names, err := memoryOf(m.disk).List("store")
 	must(t, err)
 	return names
 }
@@ -52,10 +52,10 @@ func (m *image) copy() *image { return &image{disk: m.disk.Crash(1, 100), want: 
 
 func (m *image) set(t testing.TB, name string, content []byte) {
 	t.Helper()
-	f, err := m.disk.mem.Create("store/"+name, vfs.WriteCategoryUnspecified)
+	f, err := memoryOf(m.disk).Create("store/"+name, vfs.WriteCategoryUnspecified)
 	if err == nil {
 		_, err = f.Write(bytes.Clone(content))
-		err = errors.Join(err, f.Sync(), f.Close(), syncDir(m.disk.mem, "store"))
+		err = errors.Join(err, f.Sync(), f.Close(), syncDir(memoryOf(m.disk), "store"))
 	}
 	must(t, err)
 }
@@ -77,7 +77,7 @@ func flip(at int, bits byte) func([]byte) []byte {
 func (m *image) mark(log uint64, synced int64) {
 	var mark durableMark
 	mark.start([]markEntry{{logFile, log, synced}})
-	mark.keep(m.disk.mem, "store/"+markName)
+	mark.keep(memoryOf(m.disk), "store/"+markName)
 	mark.stop()
 }
 
@@ -99,7 +99,7 @@ func wantDamage(t testing.TB, err error, file string, most int, where ...any) {
 
 func (m *image) remove(t testing.TB, name string) {
 	t.Helper()
-	must(t, errors.Join(m.disk.mem.Remove("store/"+name), syncDir(m.disk.mem, "store")))
+	must(t, errors.Join(memoryOf(m.disk).Remove("store/"+name), syncDir(memoryOf(m.disk), "store")))
 }
 
 // newImage returns what is on the disk while tables, three logs that are not flushed, and a manifest with edits are there:
@@ -190,7 +190,7 @@ func (m *image) outcome(t testing.TB, o Options) outcome {
 // unchanged checks that a start that was refused left all as it was.
 func (m *image) unchanged(t testing.TB, disk *Disk) {
 	t.Helper()
-	after, _ := disk.mem.List("store")
+	after, _ := memoryOf(disk).List("store")
 	for _, name := range after {
 		before, had := contents(t, m.disk, name)
 		now, _ := contents(t, disk, name)
@@ -377,7 +377,7 @@ func damageEachFile(t *testing.T, whole *image, marked bool) (kinds map[string]i
 // lastRecord returns where the last record of a log begins, and where it ends.
 func lastRecord(t testing.TB, disk *Disk, name string) (last, end int64) {
 	t.Helper()
-	f, err := disk.mem.Open("store/" + name)
+	f, err := memoryOf(disk).Open("store/" + name)
 	must(t, err)
 	defer f.Close()
 	_, num := kindOf(name)
@@ -748,7 +748,7 @@ func powerCuts(t *testing.T, seed uint64) {
 
 func current(t testing.TB, m *image) string {
 	t.Helper()
-	name, err := atomicfs.ReadMarker(m.disk.mem, "store", "manifest")
+	name, err := atomicfs.ReadMarker(memoryOf(m.disk), "store", "manifest")
 	must(t, err)
 	return name
 }

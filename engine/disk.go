@@ -16,7 +16,7 @@ import (
 //
 // A Disk may be used by several goroutines.
 type Disk struct {
-	mem  *vfs.MemFS
+	mem  any // see memoryOf
 	fs   vfs.FS
 	hook atomic.Pointer[func(op, path string) error]
 }
@@ -30,13 +30,16 @@ func newDisk(mem *vfs.MemFS) *Disk {
 	return d
 }
 
+// memoryOf returns the files of a disk. Their type has generic ones, which each package would compile that uses a Disk.
+func memoryOf(d *Disk) *vfs.MemFS { return d.mem.(*vfs.MemFS) }
+
 // Crash returns a copy of the disk as a power cut at this moment would leave it:
 // everything that was synced, and of the rest each block and directory entry
 // with a probability of unsyncedPercent (0 to 100), drawn from seed. The disk
 // itself, and a store on it, go on untouched. Free space and faults are not
 // copied.
 func (d *Disk) Crash(seed uint64, unsyncedPercent int) *Disk {
-	return newDisk(d.mem.CrashClone(vfs.CrashCloneCfg{
+	return newDisk(memoryOf(d).CrashClone(vfs.CrashCloneCfg{
 		UnsyncedDataPercent: unsyncedPercent,
 		RNG:                 rand.New(rand.NewPCG(seed, 0)),
 	}))
@@ -58,7 +61,7 @@ func (d *Disk) Fail(fault func(op, path string) error) {
 // SetFree sets the free space, in bytes, that the disk reports; before the
 // first call it has no bounds. It does not limit what can be written.
 func (d *Disk) SetFree(free uint64) {
-	d.mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 40, UsedBytes: 1<<40 - min(free, 1<<40)})
+	memoryOf(d).TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 40, UsedBytes: 1<<40 - min(free, 1<<40)})
 }
 
 func (d *Disk) inject(op errorfs.Op) error {

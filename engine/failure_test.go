@@ -329,7 +329,7 @@ func TestCorruptRowsAreReported(t *testing.T) {
 // contents returns a file of a disk, and false if there is none.
 func contents(t testing.TB, d *Disk, name string) ([]byte, bool) {
 	t.Helper()
-	f, err := d.mem.Open("store/" + name)
+	f, err := memoryOf(d).Open("store/" + name)
 	if err != nil {
 		return nil, false
 	}
@@ -341,7 +341,7 @@ func contents(t testing.TB, d *Disk, name string) ([]byte, bool) {
 
 func logsOf(t testing.TB, d *Disk) (logs []string) {
 	t.Helper()
-	names, err := d.mem.List("store")
+	names, err := memoryOf(d).List("store")
 	must(t, err)
 	for _, name := range names {
 		if isLog(name) {

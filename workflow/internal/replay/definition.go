@@ -24,7 +24,8 @@ type Program struct {
 	config config
 	err    error
 	// encodables has, by the type of a result, why it cannot be encoded.
-	encodables sync.Map
+	encodables map[reflect.Type]error // guarded by mu
+	mu         sync.Mutex
 }
 
 // config is what options set.

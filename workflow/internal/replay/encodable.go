@@ -51,14 +51,21 @@ func (p *Program) encodable(t reflect.Type) error {
 	if _, ok := p.config.codec.(cborCodec); !ok {
 		return nil
 	}
-	if known, ok := p.encodables.Load(t); ok {
-		err, _ := known.(error)
+	p.mu.Lock()
+	err, known := p.encodables[t]
+	p.mu.Unlock()
+	if known {
 		return err
 	}
-	_, err := p.encode(reflect.Zero(t).Interface())
+	_, err = p.encode(reflect.Zero(t).Interface())
 	if _, ok := errors.AsType[*cbor.UnsupportedTypeError](err); !ok {
 		err = nil
 	}
-	p.encodables.Store(t, err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.encodables == nil {
+		p.encodables = make(map[reflect.Type]error)
+	}
+	p.encodables[t] = err
 	return err
 }
