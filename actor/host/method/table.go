@@ -1,7 +1,6 @@
 package method
 
 import (
-	"cmp"
 	"reflect"
 	"slices"
 
@@ -28,16 +27,31 @@ const (
 	none facts = 0
 )
 
-// row makes a row of the table.
+// table has the rows in the order of their names. A node does not start with a method that it lacks.
+var table []*Row
+
+// row makes a row of the table. It is compiled for each pair of types, and not inlined to be so only once.
+//
+//go:noinline
 func row[In, Out any](name string, kind host.MethodKind, about Subject, by Caller, f facts, summary string) Typed[In, Out] {
-	return Typed[In, Out]{newRow(name, kind, shown(reflect.TypeFor[In]()), shown(reflect.TypeFor[Out]()), about, by, f, summary)}
+	return Typed[In, Out]{newRow(name, kind, about, by, f, summary).of(func() any { return new(In) }, reflect.TypeFor[Out]())}
 }
 
-func newRow(name string, kind host.MethodKind, in, out reflect.Type, about Subject, by Caller, f facts, summary string) Row {
-	return Row{
-		Name: name, Kind: kind, Input: in, Output: out, Subject: about, Caller: by, Summary: summary,
+// newRow makes a row without types, and puts it into the table.
+func newRow(name string, kind host.MethodKind, about Subject, by Caller, f facts, summary string) *Row {
+	r := &Row{
+		Name: name, Kind: kind, Subject: about, Caller: by, Summary: summary,
 		Creates: f&creates != 0, Waits: f&waits != 0, Free: f&free != 0, Offline: f&offline != 0, Reasoned: f&reasoned != 0,
 	}
+	at, _ := place(name)
+	table = slices.Insert(table, at, r)
+	return r
+}
+
+// of sets the types of a row.
+func (r *Row) of(in func() any, out reflect.Type) *Row {
+	r.New, r.Input, r.Output = in, shown(reflect.TypeOf(in()).Elem()), shown(out)
+	return r
 }
 
 // shown is a type as rows have it.
@@ -252,22 +266,3 @@ var (
 	WorkflowImport = row[host.WorkflowImportInput, host.RunStarted](host.WorkflowImport, act, Runs, Operators, creates,
 		"Makes a workflow run of a recording.")
 )
-
-// table has the rows above, in the order of their names. A node does not start with a method that
-// it lacks.
-var table = slices.SortedFunc(slices.Values([]Row{
-	QueueSend.Row, QueueReceive.Row, QueueAck.Row, QueueNack.Row, QueueExtend.Row, QueueHeld.Row, QueueResult.Row, QueueStats.Row,
-	QueuePeek.Row, QueueDelete.Row, QueuePurge.Row, QueueSkip.Row, QueueDeadList.Row, QueueDeadRequeue.Row, QueueDeadDelete.Row, QueueReplace.Row, StateGet.Row, StateReplace.Row, AlarmRun.Row,
-	ScheduleSet.Row, ScheduleCancel.Row, ScheduleTrigger.Row, ScheduleList.Row, ScheduleRuns.Row, AlarmList.Row, AlarmCancel.Row,
-	KVGet.Row, KVGetMany.Row, KVList.Row, KVListMany.Row, KVCount.Row, KVSample.Row, KVCommit.Row, KVWatch.Row, KVFeed.Row, KVScopes.Row, KVGroups.Row, KVSetScope.Row,
-	KVRemoveScope.Row, KVHistory.Row, KVPin.Row, KVUnpin.Row, KVFork.Row, KVBranches.Row, KVRemoveBranch.Row, KVDiff.Row, KVMerge.Row,
-	KVSetIndex.Row, KVRemoveIndex.Row, KVIndexes.Row, KVSearch.Row, KVRender.Row, KVPurge.Row,
-	TokenCreate.Row, TokenList.Row, TokenRevoke.Row,
-	TraceRead.Row, UsageGet.Row,
-	StreamAppend.Row, StreamClose.Row, StreamDelete.Row, StreamRead.Row, StreamList.Row, ConnectionList.Row, ConnectionClose.Row,
-	ActorPause.Row, ActorResume.Row, ActorWake.Row, ActorSleep.Row, ActorRetry.Row, ActorWhy.Row, LimitsSet.Row, LimitsReset.Row,
-	SQLQuery.Row, SQLExec.Row, SQLMigrate.Row, SQLStatus.Row, SendSkip.Row, SendDeadList.Row, SendDeadRequeue.Row, SendDeadDelete.Row,
-	WorkflowStart.Row, WorkflowStatus.Row, WorkflowResult.Row, WorkflowCancel.Row, WorkflowTerminate.Row, WorkflowPause.Row,
-	WorkflowResume.Row, WorkflowRetry.Row, WorkflowRewind.Row, WorkflowHistory.Row, WorkflowWatch.Row, WorkflowExport.Row,
-	WorkflowImport.Row,
-}), func(a, b Row) int { return cmp.Compare(a.Name, b.Name) })

@@ -81,9 +81,9 @@ func Request[In, Out any](s *Site, m method.Typed[In, Out], in *In) (*host.Reque
 	}
 	input, err := s.Codec.AppendCBOR(nil, in)
 	if err != nil {
-		return nil, host.Errorf(host.InvalidArgument, "input of %s: %s", m.Name, err)
+		return nil, host.Errorf(host.InvalidArgument, "input of %s: %s", m.Row.Name, err)
 	}
-	return &host.Request{Address: s.At, Method: m.Name, Codec: host.CBOR, Input: input}, nil
+	return &host.Request{Address: s.At, Method: m.Row.Name, Codec: host.CBOR, Input: input}, nil
 }
 
 // Send sends a request and decodes its output into what out points to, unless out is nil.
@@ -106,7 +106,7 @@ type detacher interface{ Detach() any }
 func Ask[In, Out any](ctx context.Context, s *Site, m method.Typed[In, Out], in *In) (Out, error) {
 	if in, ok := any(in).(detacher); ok && s.Fault == nil {
 		if node, ok := s.Node.(host.Local); ok {
-			reply, err := node.Call(ctx, &host.Request{Address: s.At, Method: m.Name, Codec: host.CBOR, Value: in.Detach()})
+			reply, err := node.Call(ctx, &host.Request{Address: s.At, Method: m.Row.Name, Codec: host.CBOR, Value: in.Detach()})
 			if err != nil {
 				return *new(Out), err
 			}
@@ -121,7 +121,7 @@ func encoded[In, Out any](ctx context.Context, s *Site, m method.Typed[In, Out],
 	r, err := Request(s, m, in)
 	switch {
 	case err != nil:
-	case m.Output == nil:
+	case m.Row.Output == nil:
 		err = s.Send(ctx, r, nil)
 	default:
 		err = s.Send(ctx, r, &out)

@@ -100,7 +100,7 @@ func ask[In, Out any](ctx context.Context, t *target, m method.Typed[In, Out], i
 
 // ask calls a method that every actor has, whose input and output have the shapes of in and out. The actor must exist unless
 // the method creates it. A method that counts is called again as long as there is more to do than one turn can.
-func (t *target) ask(ctx context.Context, m method.Row, in, out any, o askOptions) error {
+func (t *target) ask(ctx context.Context, m *method.Row, in, out any, o askOptions) error {
 	err := t.askOnce(ctx, m, in, out, o)
 	switch sum := out.(type) {
 	case *kv.CountOutput:
@@ -124,7 +124,7 @@ func (t *target) ask(ctx context.Context, m method.Row, in, out any, o askOption
 }
 
 // askOnce is ask for one turn.
-func (t *target) askOnce(ctx context.Context, m method.Row, in, out any, o askOptions) error {
+func (t *target) askOnce(ctx context.Context, m *method.Row, in, out any, o askOptions) error {
 	r := &host.Request{Address: t.a, Method: m.Name, Codec: host.JSON, IdempotencyKey: o.key, Existing: o.existing}
 	if m.Input != nil {
 		var b bytes.Buffer // in it, raw JSON keeps its characters as they were given

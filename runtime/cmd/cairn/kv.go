@@ -407,7 +407,7 @@ func (c *cli) kvCommitCommand() *cobra.Command {
 				}
 				var done hostkv.CommitOutput
 				if err := json.Unmarshal(out, &done); err != nil {
-					return host.Errorf(host.Internal, "the node's answer to %s is not what was expected: %v", method.KVCommit.Name, err)
+					return host.Errorf(host.Internal, "the node's answer to %s is not what was expected: %v", method.KVCommit.Row.Name, err)
 				}
 				if !done.OK {
 					return host.Errorf(host.FailedPrecondition, "%s failed, so nothing was done", table.Plural(len(done.Failed), "check"))

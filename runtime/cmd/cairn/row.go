@@ -82,7 +82,7 @@ func (r row[In, Out]) command(c *cli) *cobra.Command {
 // An untypedRow is a row whose input and output are at in and out, where its functions find them.
 type untypedRow struct {
 	use     string
-	method  method.Row
+	method  *method.Row
 	flags   []bind.Flag
 	in, out any
 

@@ -99,7 +99,7 @@ func (c *cli) workflowVerb(m method.Typed[host.WorkflowControlInput, method.None
 			case dir != "" && (len(args) == 0 || many.dryRun):
 				return usagef("--data needs an actor, and knows no --dry-run")
 			case dir != "":
-				return c.controlOffline(cmd.Context(), dir, args[0], done, host.RunControl{Verb: m.Name, Reason: in.Reason})
+				return c.controlOffline(cmd.Context(), dir, args[0], done, host.RunControl{Verb: m.Row.Name, Reason: in.Reason})
 			case len(args) > 0:
 				return c.on(func(ctx context.Context, t *target, _ []string) error {
 					out, err := ask(ctx, t, m, &in, askOptions{})
@@ -115,11 +115,11 @@ func (c *cli) workflowVerb(m method.Typed[host.WorkflowControlInput, method.None
 		},
 	}
 	many.flags(cmd.Flags())
-	if m.Offline {
+	if m.Row.Offline {
 		cmd.Flags().StringVar(&dir, "data", "", "do it in the data `directory` of a node that is stopped, instead of asking a node")
 		_ = cmd.MarkFlagDirname("data")
 	}
-	if m.Name != host.WorkflowResume {
+	if m.Row.Name != host.WorkflowResume {
 		cmd.Flags().StringVar(&in.Reason, "reason", "", "the reason, which status shows; at most 1,024 bytes")
 	}
 	return cmd

@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
 // builtin calls a built-in method, waiting for what it asks for if the caller wants to.
@@ -24,11 +25,12 @@ func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host
 	if b.wait == nil {
 		return p.builtinOnce(ctx, t, b, r, from, span)
 	}
-	in, topic, d, err := b.wait(r)
-	if err != nil {
+	in := b.Row.New()
+	if err := wire.Decode(b.Row.Name, r.Codec, r.Input, in); err != nil {
 		return host.Reply{}, err
 	}
-	if d <= 0 {
+	topic, ms := b.wait(in)
+	if ms <= 0 {
 		return p.builtinOnce(ctx, t, b, r, from, span)
 	}
 	if from != nil && from.Kind == kernel.FromTurn {
@@ -36,7 +38,7 @@ func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host
 	}
 	sub := p.k.Signals.Subscribe(string(address.Append(nil, r.Address)), topic)
 	defer sub.Close()
-	timer := time.NewTimer(d)
+	timer := time.NewTimer(time.Duration(ms) * time.Millisecond)
 	defer timer.Stop()
 	for {
 		reply, err := p.builtinOnce(ctx, t, b, r, from, span)

@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"reflect"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/token"
@@ -10,18 +11,23 @@ import (
 )
 
 // Guarded makes a method one that requests with a token may call, if f finds nothing in the input that the token does not allow.
+//
+//go:noinline
 func Guarded[In any](b *Method, f func(g *token.Grant, in *In) error) *Method {
-	b.guard = func(g *token.Grant, req *host.Request) error {
-		if in, is := req.Value.(*In); is {
-			return f(g, in)
-		}
-		var in In
-		if err := wire.Decode(b.Row.Name, req.Codec, req.Input, &in); err != nil {
+	b.guard = func(g *token.Grant, in any) error { return f(g, in.(*In)) }
+	return b
+}
+
+// allowed returns an error if the input of a request is one that the token does not allow.
+func (b *Method) allowed(g *token.Grant, r *host.Request) error {
+	in := r.Value
+	if reflect.TypeOf(in) != b.input {
+		in = b.Row.New()
+		if err := wire.Decode(b.Row.Name, r.Codec, r.Input, in); err != nil {
 			return err
 		}
-		return f(g, &in)
 	}
-	return b
+	return b.guard(g, in)
 }
 
 // granted routes a request with a token. With the right inspect it may call every built-in method that reads. A token is of an actor that is there, so none is created. A call that may wait ends with
@@ -35,7 +41,7 @@ func (p *Router) granted(ctx context.Context, g *token.Grant, r *host.Request) (
 	case b == nil || r.Create || b.guard == nil && !inspects:
 		return reply, token.Denied("calls of %.80q, only of methods of the key-value store", r.Method)
 	case b.guard != nil:
-		if err := b.guard(g, r); err != nil {
+		if err := b.allowed(g, r); err != nil {
 			return reply, err
 		}
 	}

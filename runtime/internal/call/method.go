@@ -2,7 +2,7 @@ package call
 
 import (
 	"context"
-	"time"
+	"reflect"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
@@ -16,6 +16,8 @@ import (
 // of query and serve is set.
 type Method struct {
 	kernel.Procedure
+	// input is the type of pointers to its inputs.
+	input reflect.Type
 	// Fault says what to answer instead of the error of a turn of [Act]; nil for that itself.
 	Fault func(error) error
 	// query runs like a query, on a committed version. It replaces the request's Value.
@@ -26,9 +28,8 @@ type Method struct {
 	serve func(ctx context.Context, s *kernel.Kernel, t *kernel.Type, req *host.Request, from *kernel.Caller, span host.Span) ([]byte, error)
 	// reads: serve shows what turns have changed.
 	reads bool
-	// wait decodes the input and says how long the caller is willing to wait, and for what signal, when empty says that there
-	// is nothing yet.
-	wait  func(req *host.Request) (in any, topic string, d time.Duration, err error)
+	// wait says how long the caller is willing to wait, and for what signal, when empty says that there is nothing yet.
+	wait  func(in any) (topic string, ms int64)
 	empty func(in any, codec host.Codec, out []byte) bool
 	// OfLife: what is found after the end of the actor for which the wait began may be a successor's, and is not answered.
 	OfLife bool
@@ -37,74 +38,73 @@ type Method struct {
 	// waits: serve waits by itself.
 	waits bool
 	// guard refuses what a token does not allow; nil refuses all requests with one.
-	guard func(g *token.Grant, req *host.Request) error
+	guard func(g *token.Grant, in any) error
 	// Missing answers for an actor that is not there, or for what is not there in it; nil for the error itself.
 	Missing func(t *kernel.Type, req *host.Request, notFound error) ([]byte, error)
 }
 
-// An Option is something that only some methods have.
-type Option[In any] func(*Method)
+// A generic function is compiled for each pair of types, in each package that binds a method, and again where it is inlined. So those
+// below are not inlined, and do little but hide the types from functions that get a pointer to the input and return one to the output.
 
 // bound makes the method of a row.
-func bound[In any](row method.Row, b *Method, options []Option[In]) *Method {
-	b.Row = row
-	for _, o := range options {
-		o(b)
-	}
+func bound(row *method.Row, b *Method) *Method {
+	b.Row, b.input = *row, reflect.TypeOf(row.New())
 	return b
 }
 
 // answer decodes an input, and encodes the output that f makes of it. A value that is not nil is the input as it is, and becomes
 // the output.
-func answer[In, Out any](name string, codec host.Codec, input []byte, value *any, f func(in *In) (Out, error)) ([]byte, error) {
-	if *value == nil {
-		var in In
-		if err := wire.Decode(name, codec, input, &in); err != nil {
-			return nil, err
-		}
-		out, err := f(&in)
-		if err != nil {
-			return nil, err
-		}
-		return wire.Encode(codec, &out)
+func (b *Method) answer(codec host.Codec, input []byte, value *any, f func(in any) (out any, err error)) ([]byte, error) {
+	in, encoded := *value, *value == nil
+	switch {
+	case encoded:
+		in = b.Row.New()
+	case reflect.TypeOf(in) != b.input:
+		return nil, host.Errorf(host.InvalidArgument, "the value of %s is a %T and not a %s", b.Row.Name, in, b.input)
+	default:
+		input = nil
 	}
-	in, ok := (*value).(*In)
-	if !ok {
-		return nil, host.Errorf(host.InvalidArgument, "the value of %s is a %T and not a %T", name, *value, in)
-	}
-	if err := wire.Decode(name, codec, nil, in); err != nil {
+	if err := wire.Decode(b.Row.Name, codec, input, in); err != nil {
 		return nil, err
 	}
 	out, err := f(in)
-	if err == nil {
-		*value = &out
+	switch {
+	case err != nil:
+		return nil, err
+	case encoded:
+		return wire.Encode(codec, out)
 	}
-	return nil, err
+	*value = out
+	return nil, nil
 }
 
 // Answer decodes the input of a request, and encodes the output that f makes of it.
-func Answer[In, Out any](req *host.Request, f func(in *In) (Out, error)) ([]byte, error) {
-	return answer(req.Method, req.Codec, req.Input, &req.Value, f)
+func (b *Method) Answer(req *host.Request, f func(in any) (out any, err error)) ([]byte, error) {
+	return b.answer(req.Codec, req.Input, &req.Value, f)
 }
 
 // Act binds a method that writes, in a turn that does not touch the instance.
-func Act[In, Out any](
-	m method.Typed[In, Out], f func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *In) (Out, error), options ...Option[In],
-) *Method {
+//
+//go:noinline
+func Act[In, Out any](m method.Typed[In, Out], f func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *In) (Out, error)) *Method {
+	return act(m.Row, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in any) (any, error) {
+		out, err := f(c, h, codec, in.(*In))
+		return &out, err
+	})
+}
+
+func act(row *method.Row, f func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in any) (out any, err error)) *Method {
 	b := &Method{values: true}
 	b.Run = func(c *kernel.Core, w *kernel.Work) ([]byte, error) {
-		out, err := c.RunTurn(w, m.Name, false, func(h *kernel.Turn) ([]byte, error) {
+		out, err := c.RunTurn(w, row.Name, false, func(h *kernel.Turn) ([]byte, error) {
 			var entry *audit.Entry
-			if b.Row.Caller == method.Operators || b.Row.Openable() {
+			if row.Caller == method.Operators || row.Openable() {
 				entry = audit.Of(w.Ctx)
 				entry.Join(h)
 			}
-			return answer(m.Name, w.Codec, w.Input, &w.Value, func(in *In) (Out, error) {
+			return b.answer(w.Codec, w.Input, &w.Value, func(in any) (any, error) {
 				out, err := f(c, h, w.Codec, in)
-				if entry != nil {
-					shown := out
-					entry.Output(&shown)
-				}
+				entry.Output(out)
 				return out, err
 			})
 		})
@@ -113,7 +113,7 @@ func Act[In, Out any](
 		}
 		return out, err
 	}
-	return bound(m.Row, b, options)
+	return bound(row, b)
 }
 
 // Run binds a method that runs the turns that it needs by itself, because it calls the instance. reply encodes its output.
@@ -123,35 +123,56 @@ func Run[In, Out any](
 	b := new(Method)
 	b.Instance = true
 	b.Run = func(c *kernel.Core, w *kernel.Work) ([]byte, error) {
-		var in In
-		if err := wire.Decode(m.Name, w.Codec, w.Input, &in); err != nil {
+		in := new(In)
+		if err := wire.Decode(m.Row.Name, w.Codec, w.Input, in); err != nil {
 			return nil, err
 		}
-		return f(c, w, &in, func(out Out) ([]byte, error) {
+		return f(c, w, in, func(out Out) ([]byte, error) {
 			audit.Of(w.Ctx).Output(&out)
 			return wire.Encode(w.Codec, &out)
 		})
 	}
-	return bound[In](m.Row, b, nil)
+	return bound(m.Row, b)
 }
 
 // Ask binds a method that reads.
-func Ask[In, Out any](m method.Typed[In, Out], f func(r *Query, codec host.Codec, in *In) (Out, error), options ...Option[In]) *Method {
-	return bound(m.Row, &Method{query: func(r *Query, req *host.Request) ([]byte, error) {
-		return Answer(req, func(in *In) (Out, error) { return f(r, req.Codec, in) })
-	}}, options)
+//
+//go:noinline
+func Ask[In, Out any](m method.Typed[In, Out], f func(r *Query, codec host.Codec, in *In) (Out, error)) *Method {
+	return AskAny(m.Row, func(r *Query, codec host.Codec, in any) (any, error) {
+		out, err := f(r, codec, in.(*In))
+		return &out, err
+	})
+}
+
+// AskAny is Ask for a function that hides its types by itself.
+func AskAny(row *method.Row, f func(r *Query, codec host.Codec, in any) (out any, err error)) *Method {
+	b := new(Method)
+	b.query = func(r *Query, req *host.Request) ([]byte, error) {
+		return b.Answer(req, func(in any) (any, error) { return f(r, req.Codec, in) })
+	}
+	return bound(row, b)
 }
 
 // Serve binds a method that runs beside the actor.
-func Serve[In, Out any](
-	m method.Typed[In, Out], f func(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *In) (Out, error), options ...Option[In],
-) *Method {
-	return bound(m.Row, &Method{serve: func(ctx context.Context, s *kernel.Kernel, t *kernel.Type, req *host.Request, from *kernel.Caller, span host.Span) ([]byte, error) {
+//
+//go:noinline
+func Serve[In, Out any](m method.Typed[In, Out], f func(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *In) (Out, error)) *Method {
+	return serve(m.Row, func(s *kernel.Kernel, ctx context.Context, on kernel.Target, in any) (any, error) {
+		out, err := f(s, ctx, on, in.(*In))
+		return &out, err
+	})
+}
+
+func serve(row *method.Row, f func(s *kernel.Kernel, ctx context.Context, on kernel.Target, in any) (out any, err error)) *Method {
+	b := new(Method)
+	b.serve = func(ctx context.Context, s *kernel.Kernel, t *kernel.Type, req *host.Request, from *kernel.Caller, span host.Span) ([]byte, error) {
 		on := kernel.Target{
 			Typ: t, Addr: req.Address, From: from, Codec: req.Codec, Span: span, Veiled: req.Veiled, Order: req.Order,
 		}
-		return Answer(req, func(in *In) (Out, error) { return f(s, ctx, on, in) })
-	}}, options)
+		return b.Answer(req, func(in any) (any, error) { return f(s, ctx, on, in) })
+	}
+	return bound(row, b)
 }
 
 // Ordered makes a method beside the actor wait for the turns before it, to show their changes.
@@ -179,16 +200,12 @@ func Bare(b *Method) *Method {
 }
 
 // Waiting lets calls wait for a topic that depends on the input, while the output is empty.
-func Waiting[In any](topic func(in *In) (topic string, ms int64), empty func(in *In, codec host.Codec, out []byte) bool) Option[In] {
-	return func(b *Method) {
-		b.wait = func(req *host.Request) (any, string, time.Duration, error) {
-			in := new(In)
-			err := wire.Decode(b.Row.Name, req.Codec, req.Input, in)
-			topic, ms := topic(in)
-			return in, topic, time.Duration(ms) * time.Millisecond, err
-		}
-		b.empty = func(in any, codec host.Codec, out []byte) bool { return empty(in.(*In), codec, out) }
-	}
+//
+//go:noinline
+func Waiting[In any](b *Method, topic func(in *In) (topic string, ms int64), empty func(in *In, codec host.Codec, out []byte) bool) *Method {
+	b.wait = func(in any) (string, int64) { return topic(in.(*In)) }
+	b.empty = func(in any, codec host.Codec, out []byte) bool { return empty(in.(*In), codec, out) }
+	return b
 }
 
 // Counted is the output of a built-in method that removes one thing.

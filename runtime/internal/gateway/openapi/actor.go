@@ -456,7 +456,7 @@ func (t *typeDocument) watch() {
 		success: serverSentEvents("Server-sent events: change with what is different, cairn.bye with an error as the last.", object{"change": change}),
 		errors:  callStatuses(),
 	}
-	if method.KVWatch.By(t.b.Open()) == method.Operators {
+	if method.KVWatch.Row.By(t.b.Open()) == method.Operators {
 		o.description = "For operators."
 	}
 	t.add("kv-watch", http.MethodGet, "kv_watch", o)
@@ -488,7 +488,7 @@ func (t *typeDocument) entry() {
 	remove := operation{
 		summary: "Deletes an entry of the key-value store.", parameters: append(slices.Clip(parameters), version), success: success, errors: callStatuses(),
 	}
-	if method.KVCommit.By(t.b.Open()) == method.Operators {
+	if method.KVCommit.Row.By(t.b.Open()) == method.Operators {
 		get.description, put.description, remove.description = "For operators.", "For operators.", "For operators."
 		put.parameters, remove.parameters = append(put.parameters, parameter("Reason")), append(remove.parameters, parameter("Reason"))
 	}
@@ -510,7 +510,7 @@ func (t *typeDocument) feed() {
 			object{"change": shape.of(typeOf[kv.Event]()), "reset": shape.of(typeOf[kv.Gap]())}),
 		errors: callStatuses(),
 	}
-	if method.KVFeed.By(t.b.Open()) == method.Operators {
+	if method.KVFeed.Row.By(t.b.Open()) == method.Operators {
 		o.description = "For operators."
 	}
 	t.add("kv-feed", http.MethodGet, "kv_feed", o)

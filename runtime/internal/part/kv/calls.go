@@ -64,9 +64,24 @@ type reader struct {
 
 // reads binds a method that reads. An actor that is not there has no entries, which is no error.
 func reads[In, Out any](m method.Typed[In, Out], f func(r *reader, in *In) (Out, error)) *call.Method {
-	b := call.Unwoken(call.Ask(m, func(q *call.Query, codec host.Codec, in *In) (Out, error) {
+	return readsAny(m.Row, untyped(f))
+}
+
+// untyped hides the types of a function from what calls it, which would be compiled for each of them. It is not inlined, for then it
+// would be compiled twice.
+//
+//go:noinline
+func untyped[From, In, Out any](f func(from From, in *In) (Out, error)) func(from From, in any) (out any, err error) {
+	return func(from From, in any) (any, error) {
+		out, err := f(from, in.(*In))
+		return &out, err
+	}
+}
+
+func readsAny(m *method.Row, f func(r *reader, in any) (out any, err error)) *call.Method {
+	b := call.Unwoken(call.AskAny(m, func(q *call.Query, codec host.Codec, in any) (any, error) {
 		now := q.Now()
-		return call.Reading(q, func(rows engine.Reader) (Out, error) {
+		return call.Reading(q, func(rows engine.Reader) (any, error) {
 			r := &reader{codec: codec, now: now, version: q.View.Version, own: remember(q, rows)}
 			r.rows = &r.own
 			return f(r, in)
@@ -76,7 +91,7 @@ func reads[In, Out any](m method.Typed[In, Out], f func(r *reader, in *In) (Out,
 		if e, ok := errors.AsType[*host.Error](notFound); req.Existing || ok && e.Metadata["reason"] == reasonNoBranch {
 			return nil, notFound
 		}
-		return call.Answer(req, func(in *In) (Out, error) { return f(&reader{rows: nothing{}, codec: req.Codec}, in) })
+		return b.Answer(req, func(in any) (any, error) { return f(&reader{rows: nothing{}, codec: req.Codec}, in) })
 	}
 	return b
 }

@@ -43,13 +43,13 @@ func (h *Turn) logged(store *kvrows.Store) {
 
 // feedMethod binds kv.feed. It reads the store of a sleeping actor, and waits without one.
 func (p *Part) feedMethod() *call.Method {
-	b := call.Unwoken(call.Ask(method.KVFeed, p.feed, call.Waiting(
+	b := call.Unwoken(call.Waiting(call.Ask(method.KVFeed, p.feed),
 		func(in *kv.FeedInput) (string, int64) {
 			if in.After == nil {
 				return feedTopic, 0
 			}
 			return feedTopic, in.WaitMS
-		}, noEvents)))
+		}, noEvents))
 	b.Missing, b.OfLife = feedGone, true
 	return b
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/match"
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/where"
@@ -153,20 +152,16 @@ func (s *searcher) rows(read func(engine.Reader) error) error {
 
 // searches binds a method that reads search indexes. An actor that is not there has none, which is no error.
 func searches[In, Out any](m method.Typed[In, Out], f func(s *searcher, in *In) (Out, error)) *call.Method {
-	b := call.Unwoken(call.Ask(m, func(q *call.Query, codec host.Codec, in *In) (Out, error) { return f(&searcher{q, codec, q.Now()}, in) }))
+	return searchesAny(m.Row, untyped(f))
+}
+
+func searchesAny(m *method.Row, f func(s *searcher, in any) (out any, err error)) *call.Method {
+	b := call.Unwoken(call.AskAny(m, func(q *call.Query, codec host.Codec, in any) (any, error) { return f(&searcher{q, codec, q.Now()}, in) }))
 	b.Missing = func(_ *kernel.Type, req *host.Request, notFound error) ([]byte, error) {
-		var in In
 		if req.Existing {
 			return nil, notFound
 		}
-		if err := wire.Decode(m.Name, req.Codec, req.Input, &in); err != nil {
-			return nil, err
-		}
-		out, err := f(&searcher{codec: req.Codec}, &in)
-		if err != nil {
-			return nil, err
-		}
-		return wire.Encode(req.Codec, &out)
+		return b.Answer(req, func(in any) (any, error) { return f(&searcher{codec: req.Codec}, in) })
 	}
 	return b
 }

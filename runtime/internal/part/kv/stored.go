@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
@@ -25,32 +26,33 @@ func StoredReply(store *engine.Store, namespace string, r *host.Request, now tim
 		}
 		from.rows, from.version = rows, head.Version
 	}
+	var read func(*reader, any) (any, error)
 	switch r.Method {
 	case host.KVGet:
-		return storedReply(from, r, get)
+		read = untyped(get)
 	case host.KVGetMany:
-		return storedReply(from, r, getMany)
+		read = untyped(getMany)
 	case host.KVList:
-		return storedReply(from, r, list)
+		read = untyped(list)
 	case host.KVCount:
-		return storedReply(from, r, count)
+		read = untyped(count)
 	case host.KVBranches:
-		return storedReply(from, r, branches)
+		read = untyped(branches)
 	case host.KVRender:
-		return storedReply(from, r, render)
+		read = untyped(render)
+	default:
+		return host.Reply{}, fault.UnknownMethod(r.Type, r.Method)
 	}
-	return host.Reply{}, fault.UnknownMethod(r.Type, r.Method)
-}
-
-func storedReply[In, Out any](from *reader, r *host.Request, read func(*reader, *In) (Out, error)) (reply host.Reply, err error) {
-	var in In
-	if err := wire.Decode(r.Method, r.Codec, r.Input, &in); err != nil {
-		return reply, err
+	row, _ := method.Find(r.Method)
+	in := row.New()
+	if err := wire.Decode(r.Method, r.Codec, r.Input, in); err != nil {
+		return host.Reply{}, err
 	}
-	out, err := read(from, &in)
+	out, err := read(from, in)
 	if err != nil {
-		return reply, err
+		return host.Reply{}, err
 	}
-	reply.Output, err = wire.Encode(r.Codec, &out)
+	var reply host.Reply
+	reply.Output, err = wire.Encode(r.Codec, out)
 	return reply, err
 }

@@ -21,11 +21,11 @@ import (
 
 // Methods implements call.Server.
 func (*Part) Methods() []*call.Method {
-	receive := call.Act(method.QueueReceive, queueReceive, call.Waiting(
+	receive := call.Waiting(call.Act(method.QueueReceive, queueReceive),
 		func(in *host.QueueReceiveInput) (string, int64) { return "queue/" + in.Queue, in.WaitMS },
 		func(_ *host.QueueReceiveInput, codec host.Codec, out []byte) bool {
 			return len(wire.Read[host.QueueReceiveOutput](codec, out).Messages) == 0
-		}))
+		})
 	receive.Missing = receiveNothing
 	return []*call.Method{
 		call.Act(method.QueueSend, queueSend),
@@ -33,16 +33,16 @@ func (*Part) Methods() []*call.Method {
 		call.Act(method.QueueAck, queueAck),
 		call.Act(method.QueueNack, queueNack),
 		call.Act(method.QueueExtend, queueExtend),
-		call.Ask(method.QueueHeld, queueHeld, call.Waiting(
+		call.Waiting(call.Ask(method.QueueHeld, queueHeld),
 			func(in *host.QueueHeldInput) (string, int64) { return "settled/" + in.Queue, in.WaitMS },
 			func(in *host.QueueHeldInput, codec host.Codec, out []byte) bool {
 				return len(wire.Read[host.QueueHeldOutput](codec, out).Held) == len(in.Receipts)
-			})),
-		call.Ask(method.QueueResult, queueResult, call.Waiting(
+			}),
+		call.Waiting(call.Ask(method.QueueResult, queueResult),
 			func(in *host.QueueResultInput) (string, int64) { return replyTopic(in.ID), in.WaitMS },
 			func(_ *host.QueueResultInput, codec host.Codec, out []byte) bool {
 				return !wire.Read[host.QueueResultOutput](codec, out).Done
-			})),
+			}),
 		call.Unwoken(call.Ask(method.QueueStats, queueStats)),
 		call.Unwoken(call.Ask(method.QueuePeek, queuePeek)),
 		call.Unwoken(call.Ask(method.QueueDeadList, queueDeadList)),

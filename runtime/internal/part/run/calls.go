@@ -28,17 +28,17 @@ func (*Part) Methods() []*call.Method {
 		runVerb(method.WorkflowRetry), runVerb(method.WorkflowRewind),
 		call.Act(method.WorkflowImport, importRun),
 		call.Ordered(call.Serve(method.WorkflowStatus, runStatus)),
-		call.Ordered(call.Serve(method.WorkflowResult, runResult, call.Waiting(
+		call.Waiting(call.Ordered(call.Serve(method.WorkflowResult, runResult)),
 			func(in *host.WorkflowResultInput) (string, int64) { return runEndedTopic, in.WaitMS },
 			func(_ *host.WorkflowResultInput, codec host.Codec, out []byte) bool {
 				return !wire.Read[host.WorkflowResultOutput](codec, out).Done
-			}))),
+			}),
 		call.Ordered(call.Serve(method.WorkflowHistory, runHistory)),
-		call.Ordered(call.Serve(method.WorkflowWatch, watchRun, call.Waiting(
+		call.Waiting(call.Ordered(call.Serve(method.WorkflowWatch, watchRun)),
 			func(in *host.WorkflowWatchInput) (string, int64) { return runTopic, in.WaitMS },
 			func(_ *host.WorkflowWatchInput, codec host.Codec, out []byte) bool {
 				return wire.Read[host.WorkflowWatchOutput](codec, out).Changed == nil
-			}))),
+			}),
 		call.Serve(method.WorkflowExport, exportRun),
 	}
 }
@@ -46,7 +46,7 @@ func (*Part) Methods() []*call.Method {
 // runVerb makes a built-in method that does something to the run.
 func runVerb(m method.Typed[host.WorkflowControlInput, method.None]) *call.Method {
 	return call.Act(m, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.WorkflowControlInput) (method.None, error) {
-		return method.None{}, controlRun(c, h, host.RunControl{Verb: m.Name, Reason: in.Reason, Entry: in.Entry, Run: in.Run})
+		return method.None{}, controlRun(c, h, host.RunControl{Verb: m.Row.Name, Reason: in.Reason, Entry: in.Entry, Run: in.Run})
 	})
 }
 

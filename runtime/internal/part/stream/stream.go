@@ -131,10 +131,9 @@ func (h Turn) StreamClose(stream string) error {
 
 // Methods implements call.Server.
 func (*Part) Methods() []*call.Method {
-	read := call.Ask(method.StreamRead, readStream, call.Waiting(
+	read := call.Unwoken(call.Waiting(call.Ask(method.StreamRead, readStream),
 		func(in *host.StreamReadInput) (string, int64) { return streamTopic(in.Stream), in.WaitMS }, noItems))
 	read.Missing, read.OfLife = streamGone, true
-	call.Unwoken(read)
 	return []*call.Method{
 		call.Act(method.StreamAppend, appendStream),
 		call.Act(method.StreamClose, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.StreamInfo, error) {

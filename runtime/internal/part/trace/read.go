@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/traces"
 )
 
@@ -47,10 +48,16 @@ func page(r traces.Result) trace.ReadOutput {
 
 // StoredReply answers trace.read from a store that no node runs on.
 func StoredReply(ctx context.Context, store *engine.Store, namespace string, r *host.Request) (host.Reply, error) {
-	out, err := call.Answer(r, func(in *trace.ReadInput) (trace.ReadOutput, error) {
-		found, err := stored(ctx, store, namespace, r.Address, in)
-		return page(found), err
-	})
+	var in trace.ReadInput
+	if err := wire.Decode(r.Method, r.Codec, r.Input, &in); err != nil {
+		return host.Reply{}, err
+	}
+	found, err := stored(ctx, store, namespace, r.Address, &in)
+	if err != nil {
+		return host.Reply{}, err
+	}
+	shown := page(found)
+	out, err := wire.Encode(r.Codec, &shown)
 	return host.Reply{Output: out}, err
 }
 
