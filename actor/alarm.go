@@ -15,7 +15,10 @@ import (
 // An alarm rings once, at its time or as soon after it as the node runs. The commit of its handler
 // removes it. So it rings again if the handler fails, with growing pauses. Setting it again
 // replaces it, also from its own handler.
-type Alarm[S, T any] struct{ alarm }
+type Alarm[S, T any] struct {
+	_ [0]func(S, T) // keeps types of other values from being converted into it
+	alarm
+}
 
 // An alarm is an Alarm with a payload of any type.
 type alarm struct {
@@ -29,7 +32,7 @@ type alarm struct {
 func NewAlarm[T, S any](t *Type[S], name string) *Alarm[S, T] {
 	c := coreOf(t)
 	payload := codec.Of[T](c.codec, codec.CBOR)
-	return &Alarm[S, T]{alarm{payload: payload, decl: c.declare(declared{
+	return &Alarm[S, T]{alarm: alarm{payload: payload, decl: c.declare(declared{
 		kind: kindAlarm, name: name, faults: prefixed("payload ", payload.Faults()),
 		values: []codec.Described{payload.Describe(host.AlarmPayload)},
 	})}}
@@ -38,7 +41,7 @@ func NewAlarm[T, S any](t *Type[S], name string) *Alarm[S, T] {
 // Named returns the alarm's instance of that name. Instances of one alarm ring independently.
 // [Context.AlarmInstance] tells the handler which one rang.
 func (a *Alarm[S, T]) Named(instance string) *Alarm[S, T] {
-	return &Alarm[S, T]{alarm{a.decl, a.payload, instance}}
+	return &Alarm[S, T]{alarm: alarm{a.decl, a.payload, instance}}
 }
 
 // At arms the alarm, or replaces it if it is armed. A time that has passed rings after the commit.
@@ -83,8 +86,10 @@ func (a *Alarm[S, T]) Get(ctx *Context) (one handle.Armed[T], armed bool, err er
 	}
 	for i := range found {
 		if found[i].Instance == a.instance {
-			err = a.read(&found[i], &one)
-			return one, err == nil, err
+			if err := a.read(&found[i], &one); err != nil {
+				return handle.Armed[T]{}, false, err
+			}
+			return one, true, nil
 		}
 	}
 	return one, false, nil

@@ -11,7 +11,10 @@ import (
 // A Binding ties a contract value to the handler that implements it. Made by [On], [OnQuery],
 // [OnCreate], [OnAlarm], [OnMessage], [OnRequest], [OnSchedule], [OnConnect], [OnDisconnect],
 // [OnSubscribe], [OnChange] and [OnRun].
-type Binding[S any] struct{ tie }
+type Binding[S any] struct {
+	_ [0]func(S) // keeps types of other values from being converted into it
+	tie
+}
 
 // A tie is a Binding of any state. What is generic is compiled for each type of a program, so only the calls of the handlers are.
 type tie struct {
@@ -53,7 +56,7 @@ func On[S, In, Out any](a *Action[S, In, Out], handler func(*S, *Context, In) (O
 	if a == nil {
 		return Binding[S]{}
 	}
-	return Binding[S]{tie{decl: a.decl, handler: funcName(handler), in: a.in, out: a.out, call: loud(handler)}}
+	return Binding[S]{tie: tie{decl: a.decl, handler: funcName(handler), in: a.in, out: a.out, call: loud(handler)}}
 }
 
 // OnQuery binds a query to a method of the state: OnQuery(Sent, Tenant.sent). The value receiver is
@@ -62,7 +65,7 @@ func OnQuery[S, In, Out any](q *Query[S, In, Out], handler func(S, *ReadContext,
 	if q == nil {
 		return Binding[S]{}
 	}
-	return Binding[S]{tie{decl: q.decl, handler: funcName(handler), in: q.in, out: q.out, query: func(s any, ctx *ReadContext, in any) (any, error) {
+	return Binding[S]{tie: tie{decl: q.decl, handler: funcName(handler), in: q.in, out: q.out, query: func(s any, ctx *ReadContext, in any) (any, error) {
 		out, err := handler(*s.(*S), ctx, *in.(*In))
 		return &out, err
 	}}}
@@ -74,7 +77,7 @@ func OnCreate[S, In any](c *Create[S, In], handler func(*S, *Context, In) error)
 	if c == nil {
 		return Binding[S]{}
 	}
-	return Binding[S]{tie{decl: c.method.decl, handler: funcName(handler), in: c.method.in, call: quiet(handler)}}
+	return Binding[S]{tie: tie{decl: c.method.decl, handler: funcName(handler), in: c.method.in, call: quiet(handler)}}
 }
 
 // OnAlarm binds an alarm to a method of the state: OnAlarm(Remind, (*Tenant).remind).
@@ -82,7 +85,7 @@ func OnAlarm[S, T any](a *Alarm[S, T], handler func(*S, *Context, T) error) Bind
 	if a == nil {
 		return Binding[S]{}
 	}
-	return Binding[S]{tie{decl: a.decl, handler: funcName(handler), in: a.payload, call: quiet(handler)}}
+	return Binding[S]{tie: tie{decl: a.decl, handler: funcName(handler), in: a.payload, call: quiet(handler)}}
 }
 
 // loud is the call of a handler that returns a value.

@@ -40,7 +40,7 @@ func OnChange[S, K, V any](m *Map[K, V], handler func(*S, *Context, MapChange[K,
 	if m == nil {
 		return Binding[S]{}
 	}
-	return Binding[S]{tie{decl: m.decl, handler: funcName(handler), call: func(s any, ctx *Context, in any) (any, error) {
+	return Binding[S]{tie: tie{decl: m.decl, handler: funcName(handler), call: func(s any, ctx *Context, in any) (any, error) {
 		c := in.(*host.KVChange)
 		arg := MapChange[K, V]{
 			Sequence: c.Sequence, Version: c.Version, Time: c.Time, Expire: c.Expire, Missed: c.Missed,

@@ -15,7 +15,7 @@ func OnConnect[S, P, C any](c *Connections[S, P, C], handler func(*S, *Context, 
 	if c == nil {
 		return Binding[S]{}
 	}
-	return Binding[S]{tie{decl: c.decl, slot: slotConnect, handler: funcName(handler), in: c.params, out: c.state, call: func(s any, ctx *Context, in any) (any, error) {
+	return Binding[S]{tie: tie{decl: c.decl, slot: slotConnect, handler: funcName(handler), in: c.params, out: c.state, call: func(s any, ctx *Context, in any) (any, error) {
 		one, err := c.load(ctx, ctx.hook.ConnectionState)
 		if err != nil {
 			return nil, err
@@ -31,7 +31,7 @@ func OnDisconnect[S, P, C any](c *Connections[S, P, C], handler func(*S, *Contex
 	if c == nil {
 		return Binding[S]{}
 	}
-	return Binding[S]{tie{decl: c.decl, slot: slotDisconnect, handler: funcName(handler), call: func(s any, ctx *Context, _ any) (any, error) {
+	return Binding[S]{tie: tie{decl: c.decl, slot: slotDisconnect, handler: funcName(handler), call: func(s any, ctx *Context, _ any) (any, error) {
 		one, err := c.load(ctx, ctx.hook.ConnectionState)
 		if err != nil {
 			return nil, err
@@ -48,7 +48,7 @@ func OnSubscribe[S, T any](e *Event[T], handler func(*S, *Context, handle.Connec
 	if e == nil {
 		return Binding[S]{}
 	}
-	return Binding[S]{tie{decl: e.decl, handler: funcName(handler), call: func(s any, ctx *Context, _ any) (any, error) {
+	return Binding[S]{tie: tie{decl: e.decl, handler: funcName(handler), call: func(s any, ctx *Context, _ any) (any, error) {
 		return nil, handler(s.(*S), ctx, infoOf(ctx.hook.ConnectionState))
 	}}}
 }

@@ -18,6 +18,7 @@ import (
 // ends. Neither is required. Without hooks, and for types that declare no Connections, each client
 // that the node admits may connect.
 type Connections[S, P, C any] struct {
+	_      [0]func(S, P, C) // keeps types of other values from being converted into it
 	decl   *declared
 	params *codec.Value
 	state  *codec.Value
@@ -212,7 +213,7 @@ func (c *Connections[S, P, C]) decode(stored *host.ConnectionState) (*Connection
 
 // Of returns the connections of an actor, for operators.
 func (c *Connections[S, P, C]) Of(ref Ref[S]) handle.Connections {
-	return handle.NewConnections(ref.site(label{decl: c.decl}))
+	return handle.NewConnections(ref.ref.site(label{decl: c.decl}))
 }
 
 // Caller returns the id of the connection that the call came over, or "". [Connections.Caller]

@@ -10,7 +10,10 @@ import (
 // An Event is news of an actor for clients that are connected now, for subscribers over HTTP, and
 // for NATS. The value is sent as JSON; text in it must be UTF-8. [OnSubscribe] binds a hook that
 // admits or refuses subscribers.
-type Event[T any] struct{ event }
+type Event[T any] struct {
+	_ [0]func(T) // keeps types of other values from being converted into it
+	event
+}
 
 // An event is an Event with a value of any type.
 type event struct {
@@ -30,7 +33,7 @@ type EventConfig struct {
 func NewEvent[T, S any](t *Type[S], name string, cfg EventConfig) *Event[T] {
 	c := coreOf(t)
 	data := codec.Of[T](c.codec, codec.JSON)
-	return &Event[T]{event{data: data, decl: c.declare(declared{
+	return &Event[T]{event: event{data: data, decl: c.declare(declared{
 		kind: kindEvent, name: name, durable: cfg.Durable, faults: prefixed("value ", data.Faults()),
 		values: []codec.Described{data.Describe(host.EventValue)},
 	})}}

@@ -20,7 +20,10 @@ import (
 //
 // In the raw store ([Context.KV]) a key is the tuple of the map's name and the key; a tuple's
 // elements follow the name.
-type Map[K, V any] struct{ table }
+type Map[K, V any] struct {
+	_ [0]func(K, V) // keeps types of other values from being converted into it
+	table
+}
 
 // A table is a Map of any types. Its methods get pointers to keys and values.
 type table struct {
@@ -58,7 +61,7 @@ const maxTTL = 100 * 365 * 24 * time.Hour
 // actor that writes to its store counts them, which takes a second or so for a million.
 func NewMap[K, V, S any](t *Type[S], name string, cfg MapConfig) *Map[K, V] {
 	c := coreOf(t)
-	return &Map[K, V]{c.table(name, reflect.TypeFor[K](), codec.Of[V](c.codec, codec.CBOR), &cfg)}
+	return &Map[K, V]{table: c.table(name, reflect.TypeFor[K](), codec.Of[V](c.codec, codec.CBOR), &cfg)}
 }
 
 func (c *core) table(name string, key reflect.Type, values *codec.Value, cfg *MapConfig) table {
@@ -137,6 +140,7 @@ func (m *table) entry(ctx Reader, key, value any, info *host.KVInfo) (bool, erro
 		return false, err
 	}
 	if err := m.values.Decode(host.CBOR, stored.Value, value); err != nil {
+		reflect.ValueOf(value).Elem().SetZero()
 		return false, valueError(m.decl, err)
 	}
 	if info != nil {

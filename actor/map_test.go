@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fxamacker/cbor/v2"
+
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
@@ -143,6 +145,22 @@ func TestEntriesOfAMapStayWhenTheListingGoesOn(t *testing.T) {
 		for _, check := range checks {
 			check(ctx)
 		}
+	})
+}
+
+func TestAValueThatDoesNotDecodeIsZero(t *testing.T) {
+	type old struct{ A, B any }
+	type now struct{ A, B string }
+	var values *actor.Map[string, now]
+	inTurns(t, func(typ *actor.Type[counter]) {
+		values = actor.NewMap[string, now](typ, "values", actor.MapConfig{})
+	}, func(ctx *actor.Context) {
+		data, err := cbor.Marshal(old{"left over", 7})
+		check(t, err, ctx.KV().Put(tuple.Tuple{"values", "x"}, data))
+		got, ok, err := values.Get(ctx, "x")
+		e, there, _ := values.Entry(ctx, "x")
+		hasCode(t, "get", err, actor.Internal)
+		errorIf(t, ok || there || got != now{} || e.Value != now{}, "%+v, %+v", got, e)
 	})
 }
 

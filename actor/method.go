@@ -36,13 +36,16 @@ func (m *method) Name() string { return m.decl.name }
 //
 // A field of In that is a list may have a tag such as max:"1000". An input of 64 KiB or more is
 // refused as TooLarge if the list is longer, before it takes memory; the handler checks shorter inputs.
-type Action[S, In, Out any] struct{ method }
+type Action[S, In, Out any] struct {
+	_ [0]func(S, In, Out) // keeps types of other values from being converted into it
+	method
+}
 
 // NewAction declares an action of t. The name has the form that [NewType] describes and is unique
 // among the type's methods. Mistakes are reported by [Definition.Validate].
 func NewAction[In, Out, S any](t *Type[S], name string) *Action[S, In, Out] {
 	c := coreOf(t)
-	return &Action[S, In, Out]{c.method(kindAction, name, both[In](c), both[Out](c))}
+	return &Action[S, In, Out]{method: c.method(kindAction, name, both[In](c), both[Out](c))}
 }
 
 // Call runs the action on an actor and returns when its effects are durable. The first call creates
@@ -76,7 +79,7 @@ func (a *Action[S, In, Out]) Send(ctx *Context, ref Ref[S], in In) error {
 
 func (m *method) send(ctx *Context, ref *ref, in any) error {
 	if ref.core != m.decl.core {
-		return ctx.fail(Errorf(InvalidArgument, "%s of type %q: the Ref names an actor of type %q", m.decl, m.decl.core.name, ref.Type()))
+		return ctx.fail(Errorf(InvalidArgument, "%s of type %q: the Ref names an actor of type %q", m.decl, m.decl.core.name, ref.typ()))
 	}
 	input, err := m.in.Append(host.CBOR, nil, in)
 	if err != nil {
@@ -88,13 +91,16 @@ func (m *method) send(ctx *Context, ref *ref, in any) error {
 // A Query is a method that reads a committed state. It takes no turn, so queries of one actor run
 // beside each other and beside turns. Bind it with [OnQuery]. In and Out must be encodable both as
 // CBOR and as JSON.
-type Query[S, In, Out any] struct{ method }
+type Query[S, In, Out any] struct {
+	_ [0]func(S, In, Out) // keeps types of other values from being converted into it
+	method
+}
 
 // NewQuery declares a query of t. The name has the form that [NewType] describes and is unique
 // among the type's methods.
 func NewQuery[In, Out, S any](t *Type[S], name string) *Query[S, In, Out] {
 	c := coreOf(t)
-	return &Query[S, In, Out]{c.method(kindQuery, name, both[In](c), both[Out](c))}
+	return &Query[S, In, Out]{method: c.method(kindQuery, name, both[In](c), both[Out](c))}
 }
 
 // Call runs the query on an actor's last committed state and returns when that state is durable.
@@ -118,7 +124,10 @@ func (m *method) ask(ctx context.Context, ref *ref, in, out any, opts []QueryOpt
 // A Create is the creation method of a type: explicit creation with an input. Bind it with
 // [OnCreate]. It runs after [Spec.OnCreate], in the same turn. It does not run if the first call of
 // another method creates the actor; pass [Existing] to those calls to prevent that.
-type Create[S, In any] struct{ creation }
+type Create[S, In any] struct {
+	_ [0]func(S, In) // keeps types of other values from being converted into it
+	creation
+}
 
 // creation keeps from [Create] the methods of a method.
 type creation struct{ method method }
@@ -127,7 +136,7 @@ type creation struct{ method method }
 // encodable both as CBOR and as JSON.
 func NewCreate[In, S any](t *Type[S]) *Create[S, In] {
 	c := coreOf(t)
-	return &Create[S, In]{creation{c.method(kindCreate, createName, both[In](c), both[None](c))}}
+	return &Create[S, In]{creation: creation{c.method(kindCreate, createName, both[In](c), both[None](c))}}
 }
 
 // Call creates an actor and returns when it is durable. The error is an [*Error], with code

@@ -24,7 +24,7 @@ type Status = host.Status
 // A Ref names one actor: a type, a key, and the node that takes the calls. Making a Ref does
 // nothing to the actor. A Ref is a small value, and safe for concurrent use if its node is. A Ref
 // that was made from a turn's context works only during that turn.
-type Ref[S any] struct{ ref }
+type Ref[S any] struct{ ref ref }
 
 // A ref is a Ref to an actor of any type.
 type ref struct {
@@ -36,7 +36,7 @@ type ref struct {
 // Ref names the actor of this type with the given key: zero or more parts, compared byte for byte.
 // The slice must not be changed afterwards. A bad key is reported by the calls.
 func (t *Type[S]) Ref(node Node, key ...string) Ref[S] {
-	return Ref[S]{ref{t.core, node, key}}
+	return Ref[S]{ref: ref{t.core, node, key}}
 }
 
 // site returns the actor for a handle of a contract value.
@@ -56,8 +56,8 @@ func (r *ref) site(l label) site.Site {
 
 // DeadLetters returns the dead letters of the actor: messages to other actors ([Action.Send],
 // [Queue.Post]) that were given up.
-func (r ref) DeadLetters() handle.DeadLetters[handle.DeadLetter] {
-	return handle.NewDeadLetters(r.plain())
+func (r Ref[S]) DeadLetters() handle.DeadLetters[handle.DeadLetter] {
+	return handle.NewDeadLetters(r.ref.plain())
 }
 
 // plain returns the actor for a handle of nothing that is declared.
@@ -70,15 +70,17 @@ func (r *ref) plain() site.Site {
 }
 
 // KV returns the actor's key-value store. A turn of the actor itself uses [Context.KV].
-func (r ref) KV() kv.Store {
-	return kv.New(r.plain())
+func (r Ref[S]) KV() kv.Store {
+	return kv.New(r.ref.plain())
 }
 
 // Key returns the parts of the actor's key, which must not be changed.
-func (r ref) Key() []string { return r.key }
+func (r Ref[S]) Key() []string { return r.ref.key }
 
 // Type returns the name of the actor's type.
-func (r ref) Type() string {
+func (r Ref[S]) Type() string { return r.ref.typ() }
+
+func (r *ref) typ() string {
 	if r.core == nil {
 		return ""
 	}
@@ -100,7 +102,9 @@ func (r *ref) check(c *core) error {
 
 // Create creates the actor without input, running Spec.OnCreate but no creation method. The error
 // code is AlreadyExists if the key is taken.
-func (r ref) Create(ctx context.Context, opts ...CreateOption) error {
+func (r Ref[S]) Create(ctx context.Context, opts ...CreateOption) error { return r.ref.create(ctx, opts) }
+
+func (r *ref) create(ctx context.Context, opts []CreateOption) error {
 	if err := r.check(r.core); err != nil {
 		return err
 	}
@@ -114,7 +118,9 @@ func (r ref) Create(ctx context.Context, opts ...CreateOption) error {
 
 // Lookup describes the actor without waking or creating it. The error code is NotFound if there is
 // none.
-func (r ref) Lookup(ctx context.Context) (Status, error) {
+func (r Ref[S]) Lookup(ctx context.Context) (Status, error) { return r.ref.lookup(ctx) }
+
+func (r *ref) lookup(ctx context.Context) (Status, error) {
 	if err := r.check(r.core); err != nil {
 		return Status{}, err
 	}
@@ -124,7 +130,9 @@ func (r ref) Lookup(ctx context.Context) (Status, error) {
 // Destroy runs Spec.OnDestroy and removes everything that the actor stored. The error code is
 // NotFound if there is none. The key may be used again, for another actor. To destroy the actor
 // whose turn is running, use [Context.DestroySelf].
-func (r ref) Destroy(ctx context.Context) error {
+func (r Ref[S]) Destroy(ctx context.Context) error { return r.ref.destroy(ctx) }
+
+func (r *ref) destroy(ctx context.Context) error {
 	if err := r.check(r.core); err != nil {
 		return err
 	}
@@ -159,8 +167,9 @@ func (t *Type[S]) Find(ctx context.Context, node Node, q handle.FindQuery) iter.
 //
 //go:noinline
 func (c *core) list(ctx context.Context, node Node, name string, q host.ListQuery) iter.Seq2[Status, error] {
-	q.Type = c.name
 	return func(yield func(Status, error) bool) {
+		q := q // each loop begins with the first page
+		q.Type = c.name
 		if node == nil {
 			yield(Status{}, Errorf(InvalidArgument, "%s needs a node", name))
 			return

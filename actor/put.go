@@ -125,7 +125,7 @@ func (q *Queue[S, In, Out]) PostAll(ctx *Context, ref Ref[S], bodies []In, opts 
 	for _, o := range opts {
 		o.applyMessage(&m)
 	}
-	at := ref.site(q.label)
+	at := ref.ref.site(q.label)
 	r, err := handle.SendRequest(&at, q.body, &m, bodies, false)
 	if err != nil {
 		return ctx.fail(err)

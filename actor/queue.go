@@ -29,7 +29,10 @@ import (
 //
 // Messages are handled by priority, and within a priority in the order of sending. Other messages
 // pass a message that is delayed or has failed.
-type Queue[S, In, Out any] struct{ queue }
+type Queue[S, In, Out any] struct {
+	_ [0]func(S, In, Out) // keeps types of other values from being converted into it
+	queue
+}
 
 // A queue is a Queue of messages and replies of any types. Its methods get pointers to them.
 type queue struct {
@@ -121,14 +124,14 @@ func negative(config string, settings []setting) (faults []string) {
 // each a queue of its own: [Queue.Named] says which. In must be encodable both as CBOR and as JSON.
 func NewQueue[In, S any](t *Type[S], name string, cfg QueueConfig) *Queue[S, In, None] {
 	c := coreOf(t)
-	return &Queue[S, In, None]{c.queue(name, both[In](c), both[None](c), &cfg, false)}
+	return &Queue[S, In, None]{queue: c.queue(name, both[In](c), both[None](c), &cfg, false)}
 }
 
 // NewRequestQueue declares a queue of t with replies, like [NewQueue]. In and Out must be encodable
 // both as CBOR and as JSON.
 func NewRequestQueue[In, Out, S any](t *Type[S], name string, cfg QueueConfig) *Queue[S, In, Out] {
 	c := coreOf(t)
-	return &Queue[S, In, Out]{c.queue(name, both[In](c), both[Out](c), &cfg, true)}
+	return &Queue[S, In, Out]{queue: c.queue(name, both[In](c), both[Out](c), &cfg, true)}
 }
 
 func (c *core) queue(name string, body, reply *codec.Value, cfg *QueueConfig, replies bool) queue {
@@ -147,12 +150,12 @@ func (c *core) queue(name string, body, reply *codec.Value, cfg *QueueConfig, re
 // Named returns the queue of that name, if the queue was declared as "*". Using a queue fails if
 // its name does not have the form of names, or is declared by itself.
 func (q *Queue[S, In, Out]) Named(name string) *Queue[S, In, Out] {
-	return &Queue[S, In, Out]{queue{q.label.named(name), q.body, q.reply}}
+	return &Queue[S, In, Out]{queue: queue{q.label.named(name), q.body, q.reply}}
 }
 
 // Of returns the queue of an actor, for its senders, its workers and operators.
 func (q *Queue[S, In, Out]) Of(ref Ref[S]) handle.Queue[In, Out] {
-	return handle.NewQueue[In, Out](ref.site(q.label), q.body, q.reply, q.lock())
+	return handle.NewQueue[In, Out](ref.ref.site(q.label), q.body, q.reply, q.lock())
 }
 
 func (q *queue) lock() time.Duration {
@@ -178,7 +181,7 @@ func OnMessage[S, In any](q *Queue[S, In, None], handler func(*S, *Context, In) 
 	if q == nil {
 		return Binding[S]{}
 	}
-	return Binding[S]{tie{decl: q.decl, handler: funcName(handler), in: q.body, call: quiet(handler)}}
+	return Binding[S]{tie: tie{decl: q.decl, handler: funcName(handler), in: q.body, call: quiet(handler)}}
 }
 
 // OnRequest binds a queue with replies to a method of the state: OnRequest(Price, (*Tenant).price).
@@ -188,7 +191,7 @@ func OnRequest[S, In, Out any](q *Queue[S, In, Out], handler func(*S, *Context, 
 	if q == nil {
 		return Binding[S]{}
 	}
-	return Binding[S]{tie{decl: q.decl, handler: funcName(handler), in: q.body, out: q.reply, call: loud(handler)}}
+	return Binding[S]{tie: tie{decl: q.decl, handler: funcName(handler), in: q.body, out: q.reply, call: loud(handler)}}
 }
 
 // Message describes the message whose handler is running. It is zero in other turns.

@@ -1,8 +1,6 @@
 package actor
 
 import (
-	"slices"
-
 	"github.com/cairn-run/cairn/actor/handle"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/internal/codec"
@@ -20,7 +18,10 @@ import (
 //
 // Setting a schedule again replaces it. The same rule keeps its ticks, so a schedule may be set at
 // every wake. For a single appointment without a history there is [Alarm].
-type Schedule[S, T any] struct{ schedule }
+type Schedule[S, T any] struct {
+	_ [0]func(S, T) // keeps types of other values from being converted into it
+	schedule
+}
 
 // A schedule is a Schedule with a payload of any type.
 type schedule struct {
@@ -49,7 +50,7 @@ const (
 func NewSchedule[T, S any](t *Type[S], name string) *Schedule[S, T] {
 	c := coreOf(t)
 	payload := both[T](c)
-	return &Schedule[S, T]{schedule{payload: payload, label: labelOf(c.declare(declared{
+	return &Schedule[S, T]{schedule: schedule{payload: payload, label: labelOf(c.declare(declared{
 		kind: kindSchedule, name: name, faults: prefixed("payload ", payload.Faults()),
 		values: []codec.Described{payload.Describe(host.SchedulePayload)},
 	}))}}
@@ -61,15 +62,15 @@ func NewSchedule[T, S any](t *Type[S], name string) *Schedule[S, T] {
 // the handler which schedule runs.
 func (s *Schedule[S, T]) Named(name string) *Schedule[S, T] {
 	if s.decl.name == host.AnyName {
-		return &Schedule[S, T]{schedule{label: s.label.named(name), payload: s.payload}}
+		return &Schedule[S, T]{schedule: schedule{label: s.label.named(name), payload: s.payload}}
 	}
-	return &Schedule[S, T]{schedule{label: s.label, payload: s.payload, instance: name}}
+	return &Schedule[S, T]{schedule: schedule{label: s.label, payload: s.payload, instance: name}}
 }
 
 // Of returns the schedule of an actor, for callers and operators.
 func (s *Schedule[S, T]) Of(ref Ref[S]) handle.Schedule[T] {
-	all := ref.site(label{decl: s.decl, name: s.listName()})
-	return handle.NewSchedule[T](ref.site(s.label), s.instance, s.payload, all, s.mine)
+	all := ref.ref.site(label{decl: s.decl, name: s.listName()})
+	return handle.NewSchedule[T](ref.ref.site(s.label), s.instance, s.payload, all, s.mine)
 }
 
 // Set sets the schedule, or replaces it. The error code is InvalidArgument if the rule is wrong.
@@ -155,7 +156,13 @@ func (s *schedule) list(ctx Reader) ([]host.Schedule, error) {
 		return nil, err
 	}
 	found, err := ctx.reader().Schedules(s.listName())
-	return slices.DeleteFunc(found, func(h host.Schedule) bool { return !s.mine(h.Name) }), err
+	mine := make([]host.Schedule, 0, len(found))
+	for i := range found {
+		if s.mine(found[i].Name) {
+			mine = append(mine, found[i])
+		}
+	}
+	return mine, err
 }
 
 // listName is the name to list schedules by: "" lists all.
@@ -180,7 +187,7 @@ func OnSchedule[S, T any](s *Schedule[S, T], handler func(*S, *Context, T) error
 	if s == nil {
 		return Binding[S]{}
 	}
-	return Binding[S]{tie{decl: s.decl, handler: funcName(handler), in: s.payload, call: quiet(handler)}}
+	return Binding[S]{tie: tie{decl: s.decl, handler: funcName(handler), in: s.payload, call: quiet(handler)}}
 }
 
 // Tick describes the run of the schedule whose handler is running. It is zero in other turns.

@@ -15,7 +15,10 @@ import (
 // a document. Its items are of type T. Turns and tasks append to it. Clients read the items that
 // are kept and follow new ones, each from a position of its own ([handle.Stream.Follow]). The
 // oldest items go when there are too many ([StreamConfig]).
-type Stream[S, T any] struct{ stream }
+type Stream[S, T any] struct {
+	_ [0]func(S, T) // keeps types of other values from being converted into it
+	stream
+}
 
 // A stream is a Stream of items of any type.
 type stream struct {
@@ -44,7 +47,7 @@ type StreamConfig struct {
 // stream of its own: [Stream.Named] says which. T must be encodable both as CBOR and as JSON.
 func NewStream[T, S any](t *Type[S], name string, cfg StreamConfig) *Stream[S, T] {
 	c := coreOf(t)
-	return &Stream[S, T]{c.stream(name, both[T](c), &cfg)}
+	return &Stream[S, T]{stream: c.stream(name, both[T](c), &cfg)}
 }
 
 func (c *core) stream(name string, items *codec.Value, cfg *StreamConfig) stream {
@@ -68,12 +71,12 @@ func (c *core) stream(name string, items *codec.Value, cfg *StreamConfig) stream
 // Named returns the stream of that name, if the stream was declared as "*". A name that has not the
 // form of names, or is declared by itself, is reported when the stream is used.
 func (s *Stream[S, T]) Named(name string) *Stream[S, T] {
-	return &Stream[S, T]{stream{s.label.named(name), s.items}}
+	return &Stream[S, T]{stream: stream{s.label.named(name), s.items}}
 }
 
 // Of returns the stream of an actor, for readers, for clients that append to it, and for operators.
 func (s *Stream[S, T]) Of(ref Ref[S]) handle.Stream[T] {
-	return handle.NewStream[T](ref.site(s.label), s.items)
+	return handle.NewStream[T](ref.ref.site(s.label), s.items)
 }
 
 // An appender is what may append to a stream of the actor itself: *[Context], as part of the turn's

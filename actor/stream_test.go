@@ -166,3 +166,23 @@ func TestFollowDoesNotSpin(t *testing.T) {
 		errorIf(t, len(got) != 1 || hasty.calls > 60, "%q after %d calls", got, hasty.calls)
 	})
 }
+
+// A restless is a node whose first read of a stream finds nothing in a life, and whose next one fails.
+type restless struct {
+	host.Node
+	calls int
+}
+
+func (n *restless) Call(context.Context, *host.Request) (host.Reply, error) {
+	if n.calls++; n.calls > 1 {
+		return host.Reply{}, actor.Errorf(actor.Unavailable, "gone")
+	}
+	return host.Reply{Output: []byte("\xa3\x65items\x80\x64next\x05\x64life\x62L1")}, nil
+}
+
+func TestAReadThatFailsKeepsTheLifeThatItHasLearnt(t *testing.T) {
+	d := newDesks("desk")
+	page, err := d.tokens.Of(d.typ.Ref(new(restless), "a")).Read(t.Context(), handle.Position{After: 5}, handle.ReadConfig{Wait: time.Hour})
+	hasCode(t, "read", err, actor.Unavailable)
+	errorIf(t, page.Next != handle.Position{After: 5, Life: "L1"}, "%+v", page.Next)
+}

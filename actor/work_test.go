@@ -270,3 +270,11 @@ func TestWorkEndsWithItsActor(t *testing.T) {
 		})
 	}
 }
+
+func TestOfAnAnswerThatDoesNotDecodeNothingIsTaken(t *testing.T) {
+	d := newDesks("desk")
+	node := &replies{Reply: host.Reply{Output: []byte("\xa1\x68messages\x82\xa2\x62id\x01\x64body\x61x\xa1\x62id\x61x")}}
+	got, err := d.mail.Of(d.typ.Ref(node, "a")).Receive(t.Context(), handle.ReceiveConfig{})
+	hasCode(t, "receive", err, actor.Internal)
+	errorIf(t, len(got) > 0 || node.calls != 1, "%d messages in %d calls", len(got), node.calls)
+}

@@ -17,7 +17,10 @@ import (
 // state, the rows and the messages that belong to it.
 //
 // In and Out must be encodable both as CBOR and as JSON.
-type Workflow[S, In, Out any] struct{ run }
+type Workflow[S, In, Out any] struct {
+	_ [0]func(S, In, Out) // keeps types of other values from being converted into it
+	run
+}
 
 // A run is a Workflow with an input and an output of any types.
 type run struct {
@@ -31,7 +34,7 @@ type run struct {
 // runs.
 func NewWorkflow[In, Out, S any](t *Type[S], name string) *Workflow[S, In, Out] {
 	c := coreOf(t)
-	return &Workflow[S, In, Out]{c.run(name, both[In](c), both[Out](c))}
+	return &Workflow[S, In, Out]{run: c.run(name, both[In](c), both[Out](c))}
 }
 
 func (c *core) run(name string, in, out *codec.Value) run {
@@ -51,7 +54,7 @@ func OnRun[S, In, Out any](w *Workflow[S, In, Out], fn workflow.Func[In, Out], o
 		return Binding[S]{}
 	}
 	p := workflow.NewFunction(w.decl.name, fn, append(w.options(), opts...)...).Program()
-	return Binding[S]{w.tie(funcName(fn), p)}
+	return Binding[S]{tie: w.tie(funcName(fn), p)}
 }
 
 // options are the options of a run that others come after.
@@ -145,5 +148,5 @@ func (r *run) start(ctx *Context, in any, opts []handle.StartOption) (handle.Sta
 
 // Of returns the run of an actor, for callers and operators.
 func (w *Workflow[S, In, Out]) Of(ref Ref[S]) handle.Run[In, Out] {
-	return handle.NewRun[In, Out](ref.site(label{decl: w.decl, name: w.decl.name}), w.in, w.out)
+	return handle.NewRun[In, Out](ref.ref.site(label{decl: w.decl, name: w.decl.name}), w.in, w.out)
 }

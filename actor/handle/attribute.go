@@ -13,7 +13,10 @@ import (
 
 // An Attribute is a value that actors of a type are found by: its plan, its owner, when it was paid for. It is part of the commits of
 // the actor, which has no value until Set. Package actor declares attributes.
-type Attribute[T any] struct{ attribute }
+type Attribute[T any] struct {
+	_ [0]func(T) // keeps types of other values from being converted into it
+	attribute
+}
 
 // An attribute is an Attribute without its Go type: it gets pointers to values.
 type attribute struct {

@@ -16,12 +16,12 @@ import (
 
 // NewQueue makes a handle of a queue. lock is the queue's own time of locks.
 func NewQueue[In, Out any](at site.Site, body, reply *codec.Value, lock time.Duration) Queue[In, Out] {
-	return Queue[In, Out]{&queue{at, body, reply, lock}}
+	return Queue[In, Out]{queue: &queue{at, body, reply, lock}}
 }
 
 // NewStream makes a handle of a stream.
 func NewStream[T any](at site.Site, items *codec.Value) Stream[T] {
-	return Stream[T]{&stream{at, items}}
+	return Stream[T]{stream: &stream{at, items}}
 }
 
 // NewDeadLetters makes a handle of the messages that an actor gave up.
@@ -37,7 +37,7 @@ func NewDeadLetters(at site.Site) DeadLetters[DeadLetter] {
 
 // NewAttribute makes a handle of an attribute of a type.
 func NewAttribute[T any](of any, name string, index int, kind host.AttributeKind) *Attribute[T] {
-	return &Attribute[T]{attribute{of, name, index, kind}}
+	return &Attribute[T]{attribute: attribute{of, name, index, kind}}
 }
 
 // FillSchedule copies a rule into a schedule. The error code is InvalidArgument. The node checks
@@ -80,7 +80,7 @@ func ReadSchedule[T any](h *host.Schedule, payload *codec.Value, contract string
 // NewSchedule makes a handle of an instance of a schedule. all is where List looks, and mine reports
 // whether a schedule of that name is of the contract.
 func NewSchedule[T any](at site.Site, instance string, payload *codec.Value, all site.Site, mine func(string) bool) Schedule[T] {
-	return Schedule[T]{&schedule{at, instance, payload, all, mine}}
+	return Schedule[T]{schedule: &schedule{at, instance, payload, all, mine}}
 }
 
 // NewConnections makes a handle of the connections of an actor.
@@ -88,7 +88,7 @@ func NewConnections(at site.Site) Connections { return Connections{at} }
 
 // NewRun makes a handle of the run of an actor.
 func NewRun[In, Out any](at site.Site, in, out *codec.Value) Run[In, Out] {
-	return Run[In, Out]{&run{at, in, out}}
+	return Run[In, Out]{run: &run{at, in, out}}
 }
 
 // SendRequest is the request that sends messages with the same options.

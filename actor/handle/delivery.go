@@ -48,7 +48,7 @@ type Message struct {
 type Delivery[In, Out any] struct {
 	Message
 	Body In
-	lease
+	*lease
 }
 
 // Ack removes the message from the queue as done. A sender that waits for a reply gets the reply,
@@ -93,8 +93,8 @@ func (q Queue[In, Out]) Receive(ctx context.Context, cfg ReceiveConfig) ([]*Deli
 	messages, err := q.receive(ctx, cfg)
 	var out []*Delivery[In, Out]
 	for i := range messages {
-		d := new(Delivery[In, Out])
-		if err = q.open(&messages[i], &d.lease, &d.Message, &d.Body); err != nil {
+		d := &Delivery[In, Out]{lease: new(lease)}
+		if err = q.open(&messages[i], d.lease, &d.Message, &d.Body); err != nil {
 			d.Nack(ctx, err) // if this fails, the message comes back when its lock ends
 			continue
 		}

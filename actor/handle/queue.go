@@ -15,7 +15,10 @@ import (
 // A Queue is one queue of one actor, for its senders, its workers and operators. Out is the type of
 // the replies; it is actor.None in a queue without replies. Made by actor.Queue.Of. Safe for
 // concurrent use.
-type Queue[In, Out any] struct{ *queue }
+type Queue[In, Out any] struct {
+	_ [0]func(In, Out) // keeps types of other values from being converted into it
+	*queue
+}
 
 // A queue is a Queue without its Go types: it gets pointers to bodies and replies. The work of each
 // handle is in such a type, because what is generic is compiled for each type of a program.

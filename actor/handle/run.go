@@ -18,7 +18,10 @@ import (
 // The error code of each method is NotFound if the actor has no run, except where the method starts
 // one, and FailedPrecondition with the reason if the state of the run does not allow the call. A
 // History of no run has no entries.
-type Run[In, Out any] struct{ *run }
+type Run[In, Out any] struct {
+	_ [0]func(In, Out) // keeps types of other values from being converted into it
+	*run
+}
 
 // A run is a Run without its Go types.
 type run struct {

@@ -69,7 +69,10 @@ type ScheduleRun = host.ScheduleRun
 
 // A Schedule is one schedule of one actor, for callers and operators. Made by actor.Schedule.Of.
 // Safe for concurrent use.
-type Schedule[T any] struct{ *schedule }
+type Schedule[T any] struct {
+	_ [0]func(T) // keeps types of other values from being converted into it
+	*schedule
+}
 
 // A schedule is a Schedule without its Go type.
 type schedule struct {

@@ -14,7 +14,10 @@ import (
 
 // A Stream is one stream of one actor, for its readers, for clients that append to it, and for
 // operators. Made by actor.Stream.Of. Safe for concurrent use.
-type Stream[T any] struct{ *stream }
+type Stream[T any] struct {
+	_ [0]func(T) // keeps types of other values from being converted into it
+	*stream
+}
 
 // A stream is a Stream without its Go type.
 type stream struct {
@@ -148,7 +151,7 @@ func (s *stream) Delete(ctx context.Context) (bool, error) {
 // Internal. It is Destroyed if the actor is destroyed while Read waits.
 func (s Stream[T]) Read(ctx context.Context, from Position, cfg ReadConfig) (Page[T], error) {
 	var out host.StreamReadOutput
-	if err := s.wait(ctx, from, cfg, &out); err != nil {
+	if err := s.wait(ctx, &from, cfg, &out); err != nil {
 		return Page[T]{Next: from}, err
 	}
 	page := Page[T]{
@@ -177,11 +180,11 @@ func (s *stream) decode(r *host.ReadStreamItem, value any) error {
 	return nil
 }
 
-// wait reads until there is something to tell, or for as long as cfg says.
-func (s *stream) wait(ctx context.Context, from Position, cfg ReadConfig, out *host.StreamReadOutput) error {
+// wait reads until there is something to tell, or for as long as cfg says. From then on from has a life.
+func (s *stream) wait(ctx context.Context, from *Position, cfg ReadConfig, out *host.StreamReadOutput) error {
 	until := time.Now().Add(cfg.Wait)
 	for {
-		if err := s.read(ctx, from, cfg, out); err != nil {
+		if err := s.read(ctx, *from, cfg, out); err != nil {
 			return err
 		}
 		wait := time.Until(until)

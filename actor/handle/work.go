@@ -48,9 +48,9 @@ func (q Queue[In, Out]) Work(
 	var open opener
 	if f != nil {
 		open = func(m *host.ReceivedMessage) (*lease, handler) {
-			d := new(Delivery[In, Out])
-			err := q.open(m, &d.lease, &d.Message, &d.Body)
-			return &d.lease, func(ctx context.Context) (any, error) {
+			d := &Delivery[In, Out]{lease: new(lease)}
+			err := q.open(m, d.lease, &d.Message, &d.Body)
+			return d.lease, func(ctx context.Context) (any, error) {
 				if err != nil {
 					return nil, err
 				}

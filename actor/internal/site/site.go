@@ -124,7 +124,9 @@ func encoded[In, Out any](ctx context.Context, s *Site, m method.Typed[In, Out],
 	case m.Row.Output == nil:
 		err = s.Send(ctx, r, nil)
 	default:
-		err = s.Send(ctx, r, &out)
+		if err = s.Send(ctx, r, &out); err != nil {
+			out = *new(Out) // what a part of it decoded to
+		}
 	}
 	return out, err
 }
