@@ -102,7 +102,9 @@ func (r *ref) check(c *core) error {
 
 // Create creates the actor without input, running Spec.OnCreate but no creation method. The error
 // code is AlreadyExists if the key is taken.
-func (r Ref[S]) Create(ctx context.Context, opts ...CreateOption) error { return r.ref.create(ctx, opts) }
+func (r Ref[S]) Create(ctx context.Context, opts ...CreateOption) error {
+	return r.ref.create(ctx, opts)
+}
 
 func (r *ref) create(ctx context.Context, opts []CreateOption) error {
 	if err := r.check(r.core); err != nil {
