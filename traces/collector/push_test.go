@@ -43,7 +43,6 @@ func TestPushesNameTheCollectorInErrors(t *testing.T) {
 	for _, name := range []string{"ENDPOINT", "TRACES_ENDPOINT"} {
 		t.Setenv("OTEL_EXPORTER_OTLP_"+name, "")
 	}
-	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "50")
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "service.name=shop,region=eu")
 	release := make(chan struct{})
 	var resource []string
@@ -80,6 +79,11 @@ func TestPushesNameTheCollectorInErrors(t *testing.T) {
 		{"localhost:4318", "the endpoint is not the URL of an HTTP server", 0},
 		{"", "OTEL_EXPORTER_OTLP_ENDPOINT is not the URL", 0},
 	} {
+		timeout := "60000"
+		if strings.HasSuffix(c.endpoint, "/hangs") {
+			timeout = "50"
+		}
+		t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", timeout)
 		p, err := NewPusher(c.endpoint)
 		n := 0
 		if err == nil {
