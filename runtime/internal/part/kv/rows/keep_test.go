@@ -1,6 +1,7 @@
 package kvrows
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -296,4 +297,52 @@ func TestSweepsOfLargeValuesAreBounded(t *testing.T) {
 	}
 	e, err := raw(r.s, short)
 	errorIf(t, err != nil || e != nil, "an entry that has expired is not purged (%v)", err)
+}
+
+func TestABranchThatGoesInSlicesTakesNoHistory(t *testing.T) {
+	r := newRig(t)
+	must(t, errOf(r.s.SetScope(nil, Policy{KeepFor: 1000})))
+	r.put("", "j", "old")
+	r.fork("b", "")
+	for i := range 40 {
+		r.put("b", fmt.Sprintf("%02d", i), "v")
+	}
+	r.turn()
+	w, err := r.s.Writer("b")
+	must(t, err)
+	must(t, errOf(w.DeleteRange(keyspace.UserKV.Range())))
+	r.put("", "j", "new")
+	then := r.now
+	r.remove("b")
+	for n := r.count(&keyspace.KVVersion); r.count(&keyspace.KVVersion) == n; {
+		r.turn()
+		must(t, errOf(r.s.Purge(5)))
+	} // a slice; the next one comes when the time of some of the others is over
+	r.now = then + 998
+	r.turn()
+	must(t, errOf(r.s.Purge(200)))
+	r.turn()
+	v, err := LookBack(r.s, "", then+100, r.s.Version(), r.now)
+	must(t, err)
+	e, there, err := v.Entry(keyspace.UserKV.Append(nil, pack("j")))
+	errorIf(t, err != nil || !there || string(e.Value) != "new", "%q, %v, %v", e.Value, there, err)
+}
+
+func TestAMergeOfWhatIsNotKnownIsRefused(t *testing.T) {
+	r := newRig(t)
+	five := r.put("", "k", "1")
+	r.turn()
+	must(t, errOf(r.s.Delete(keyspace.UserKV.Append(nil, pack("k")))))
+	nine := r.s.Version()
+	r.turn()
+	now := r.s.Version() - 1
+	source, err := Look(r.s, "", five, now, r.now)
+	must(t, err)
+	base, err := Look(r.s, "", nine, now, r.now)
+	must(t, err)
+	c := &Common{View: base.Without(r.now)}
+	from, to := keyspace.UserKV.Range()
+	_, err = Plan(c.rows, rowsIn{source.Without(r.now)}, r.s, c.Differing(source, from, to, 1000), Strict)
+	_, is := errors.AsType[*TrimmedError](err)
+	errorIf(t, !is, "%v", err)
 }

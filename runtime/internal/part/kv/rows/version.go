@@ -260,9 +260,17 @@ func (s *Store) trim(h *Scope, key []byte, most int) error {
 	if h == nil || h.KeepVersions == 0 {
 		return nil
 	}
-	page, err := s.WriteSet.List(versions(key, int(h.KeepVersions)+most, true))
+	page, err := s.WriteSet.List(versions(key, int(h.KeepVersions)+1+most, true))
 	if err != nil || int64(len(page.Entries)) <= h.KeepVersions {
 		return err
+	}
+	keep := h.KeepVersions
+	if last := Kind(page.Entries[0].Encoding); last == Deleted || last == Expired {
+		if _, there, err := s.Stat(key); err != nil {
+			return err
+		} else if !there { // the row is the last version itself
+			keep++
+		}
 	}
 	newer, marked := s.Version(), false
 	for i, began := 0, s.Bytes(); i < len(page.Entries) && s.Bytes()-began < purgeBytes; i++ {
@@ -273,7 +281,7 @@ func (s *Store) trim(h *Scope, key []byte, most int) error {
 		}
 		version := engine.Version(-n)
 		switch until := s.readUntil(key, version, newer); {
-		case int64(i) < h.KeepVersions:
+		case int64(i) < keep:
 		case until != notKept: // by its readers only
 			if e.Expire == 0 && until != forever {
 				if err := s.keepUntil(e.Key, until); err != nil {
@@ -289,7 +297,14 @@ func (s *Store) trim(h *Scope, key []byte, most int) error {
 		default:
 			marked = true
 			v := Version{Version: version, Kind: trimmed, Time: e.Updated} // when it ended: nothing is known before
-			if err := s.WriteSet.Put(e.Key, v.encode(), engine.PutOptions{ExpireAt: e.Expire, Encoding: uint8(trimmed), Exempt: true}); err != nil {
+			until := e.Expire
+			if was := Kind(e.Encoding); until != forever && (was == Deleted || was == Expired) { // its time began with it, not when it was replaced
+				until = h.keptUntil(s.Now())
+			}
+			if err := s.arm(until, hourly); err != nil {
+				return err
+			}
+			if err := s.WriteSet.Put(e.Key, v.encode(), engine.PutOptions{ExpireAt: until, Encoding: uint8(trimmed), Exempt: true}); err != nil {
 				return err
 			}
 		}
@@ -307,6 +322,10 @@ func (s *Store) forget(l *ledger, row []byte) error {
 	}
 	v, err := s.stored(row)
 	if err != nil || v.Version == 0 { // this turn has removed it
+		return err
+	}
+	if s.scopes.branch(branchOf(key)).Removed { // nothing is known of it
+		_, err := s.WriteSet.Delete(row)
 		return err
 	}
 	h := s.scopes.of(userKey(key)).history()

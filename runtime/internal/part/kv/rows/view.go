@@ -140,6 +140,12 @@ func (v *View) each(start, end []byte, reverse, keys bool) iter.Seq2[Found, erro
 // changed: true hands out its key too, so that the caller can look at the clock, and an error ends it.
 func Differing(a, b *View, start, end []byte, pass func() (bool, error)) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
+		for _, v := range []*View{a, b} {
+			if err := v.lines[0].covers(start, end); err != nil { // what is gone leaves no row
+				yield(nil, err)
+				return
+			}
+		}
 		var streams []*stream
 		i, j := common(a, b)
 		for _, p := range append(a.lines[:i:i], b.lines[:j]...) {
