@@ -45,6 +45,8 @@ type branchRecord struct {
 	Parts []mergedPart
 	// SweepAt is when a search begins, in Unix milliseconds.
 	SweepAt int64
+	// Overtaken says of each other branch which merges into it are no longer known.
+	Overtaken []overtaken
 }
 
 // merged says that all that the branch had at a version is in another branch.
@@ -62,6 +64,13 @@ type mergedPart struct {
 	Version    uint64
 	Time       int64
 	Start, End []byte
+}
+
+// overtaken stands for merges for which there are later ones. What the two branches had between First, the earliest of them, and Until,
+// when the last one was overtaken, cannot be compared any longer, except that all up to Whole was merged.
+type overtaken struct {
+	_                         struct{} `cbor:",toarray"`
+	Into, First, Until, Whole uint64
 }
 
 // within reports whether a range has all of the part.

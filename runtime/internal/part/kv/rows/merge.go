@@ -124,30 +124,48 @@ func Base(rows engine.Reader, source, target *View, now engine.Version, nowMS in
 	}
 	i, j := common(source, target)
 	from, at := known.branch(source.lines[i].branch), min(source.lines[i].version, target.lines[j].version)
-	between := func(visit func(b *Branch, shown func(into, version uint64) bool)) {
+	between := func(visit func(b *Branch, p, q *Past)) {
 		for _, pair := range [][2]*View{{source, target}, {target, source}} {
 			for _, p := range pair[0].lines {
 				for _, q := range pair[1].lines {
-					visit(known.branch(p.branch), func(into, version uint64) bool {
-						v := engine.Version(version)
-						return into == q.branch && v >= at && v <= p.version && v <= q.version
-					})
+					visit(known.branch(p.branch), p, q)
 				}
 			}
 		}
 	}
-	between(func(b *Branch, shown func(into, version uint64) bool) {
+	// What q has of p is what p was when it was merged into q last, or all, if p is older.
+	has := func(p, q *Past, into, version uint64) (engine.Version, bool) {
+		v := min(engine.Version(version), p.version)
+		return v, into == q.branch && engine.Version(version) <= q.version && v >= at
+	}
+	between(func(b *Branch, p, q *Past) {
 		for _, m := range b.Merged {
-			if shown(m.Into, m.Version) {
-				from, at = b, engine.Version(m.Version)
+			if v, is := has(p, q, m.Into, m.Version); is {
+				from, at = b, v
+			}
+		}
+		for _, o := range b.Overtaken {
+			if v, is := has(p, q, o.Into, o.Whole); is && uint64(p.version) <= o.Whole {
+				from, at = b, v
 			}
 		}
 	})
+	then := source.lines[0]
+	between(func(b *Branch, p, q *Past) {
+		for _, o := range b.Overtaken {
+			if o.Into == q.branch && (p == then || q == then) && o.First <= uint64(q.version) && uint64(then.version) < o.Until && then.version > at {
+				err = &TrimmedError{Requested: then.version, Earliest: engine.Version(o.Until)}
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
 	c := &Common{View: look(rows, known, from, at, now, nowMS).Without(nowMS)}
-	between(func(b *Branch, shown func(into, version uint64) bool) {
+	between(func(b *Branch, p, q *Past) {
 		for _, m := range b.Parts {
-			if shown(m.Into, m.Version) {
-				part := commonPart{View: look(rows, known, b, engine.Version(m.Version), now, nowMS).Without(nowMS)}
+			if v, is := has(p, q, m.Into, m.Version); is && (p == then || uint64(v) == m.Version) {
+				part := commonPart{View: look(rows, known, b, v, now, nowMS).Without(nowMS)}
 				part.start, part.end = Bounds(m.Start, m.End)
 				c.parts = append(c.parts, part)
 			}
@@ -276,21 +294,45 @@ func (s *Scopes) with(branches ...*Branch) *Scopes {
 // forgetMerges drops the merges of a branch that none compares with any longer. It reports whether there were some.
 func (s *Scopes) forgetMerges(b *Branch) bool {
 	was := *b
+	b.Overtaken = slices.DeleteFunc(slices.Clone(was.Overtaken), func(o overtaken) bool { return s.branch(o.Into).Removed })
 	b.Merged = slices.DeleteFunc(slices.Clone(was.Merged), func(m merged) bool {
-		return s.overtaken(&was, &mergedPart{Into: m.Into, Version: m.Version})
+		part := mergedPart{Into: m.Into, Version: m.Version}
+		until, is := s.overtaken(&was, &part)
+		if is {
+			b.overtake(&part, until, m.Version)
+		}
+		return is
 	})
-	b.Parts = slices.DeleteFunc(slices.Clone(was.Parts), func(m mergedPart) bool { return s.overtaken(&was, &m) })
-	return len(b.Merged)+len(b.Parts) < len(was.Merged)+len(was.Parts)
+	b.Parts = slices.DeleteFunc(slices.Clone(was.Parts), func(m mergedPart) bool {
+		until, is := s.overtaken(&was, &m)
+		if is {
+			b.overtake(&m, until, 0)
+		}
+		return is
+	})
+	return len(b.Merged)+len(b.Parts) < len(was.Merged)+len(was.Parts) || len(b.Overtaken) < len(was.Overtaken)
+}
+
+// overtake notes a merge that is dropped for a later one; no later one: the other branch is removed.
+func (b *Branch) overtake(m *mergedPart, until, whole uint64) {
+	if until == 0 {
+		return
+	}
+	i := slices.IndexFunc(b.Overtaken, func(o overtaken) bool { return o.Into == m.Into })
+	if i < 0 {
+		i, b.Overtaken = len(b.Overtaken), append(b.Overtaken, overtaken{Into: m.Into, First: m.Version})
+	}
+	o := &b.Overtaken[i]
+	o.First, o.Until, o.Whole = min(o.First, m.Version), max(o.Until, until), max(o.Whole, whole)
 }
 
 // overtaken reports whether a later merge between the same branches has all of a part, and no branch was forked from one of them in between,
-// which knows only the earlier one.
-func (s *Scopes) overtaken(b *Branch, m *mergedPart) bool {
+// which knows only the earlier one. It returns the version of the later one.
+func (s *Scopes) overtaken(b *Branch, m *mergedPart) (until uint64, is bool) {
 	into := s.branch(m.Into)
 	if into.Removed {
-		return true
+		return 0, true
 	}
-	until := uint64(0)
 	see := func(version uint64, r Range) {
 		if version > m.Version && (until == 0 || version < until) && m.within(r) {
 			until = version
@@ -308,7 +350,7 @@ func (s *Scopes) overtaken(b *Branch, m *mergedPart) bool {
 			}
 		}
 	}
-	return until != 0 && !slices.ContainsFunc(s.branches, func(f *Branch) bool {
+	return until, until != 0 && !slices.ContainsFunc(s.branches, func(f *Branch) bool {
 		return f.ID != mainBranch && !f.Removed && (f.From == b.ID || f.From == into.ID) && m.Version <= f.Version && f.Version < until
 	})
 }

@@ -418,5 +418,8 @@ func History(rows engine.Reader, key []byte, before engine.Version, limit int, n
 		}
 		return add(&v)
 	})
+	if floor == 0 && len(list) > 0 && p.known(key) != nil { // it is gone, and only readers keep something of it
+		floor = list[0].Version
+	}
 	return list, more, floor, err
 }

@@ -93,6 +93,13 @@ func (r *rig) mergeIn(source, target string, strategy Strategy, parts []Range) M
 
 func (r *rig) mergeOf(source string, at engine.Version, target string, strategy Strategy, parts []Range) Merge {
 	r.t.Helper()
+	m, err := r.tryMerge(source, at, target, strategy, parts)
+	must(r.t, err)
+	return m
+}
+
+// tryMerge merges in a turn of its own. The error is that of what the merge compares with.
+func (r *rig) tryMerge(source string, at engine.Version, target string, strategy Strategy, parts []Range) (Merge, error) {
 	r.turn()
 	writer, err := r.s.Writer(target)
 	must(r.t, err)
@@ -102,7 +109,9 @@ func (r *rig) mergeOf(source string, at engine.Version, target string, strategy 
 	w, err := Look(r.s, target, 0, r.s.Version(), r.now)
 	must(r.t, err)
 	common, err := Base(r.s, v, w, r.s.Version(), r.now)
-	must(r.t, err)
+	if err != nil {
+		return Merge{}, err
+	}
 	ranges := parts
 	if parts == nil {
 		ranges = []Range{{}}
@@ -117,14 +126,14 @@ func (r *rig) mergeOf(source string, at engine.Version, target string, strategy 
 	}, strategy)
 	must(r.t, err)
 	if strategy == Strict && plan.Conflicted > 0 {
-		return plan
+		return plan, nil
 	}
 	r.s.Mark()
 	must(r.t, errOf(Apply(writer, &Commit{Mutations: plan.Mutations})))
 	if at == 0 {
 		must(r.t, r.s.NoteMerge(source, target, r.s.Version(), parts))
 	}
-	return plan
+	return plan, nil
 }
 
 func (r *rig) count(l interface{ Range() (a, b []byte) }) int {

@@ -168,8 +168,8 @@ func (s *script) call(f []string) (string, error) {
 			parts = append(parts, span(part))
 		}
 		strategy := map[string]Strategy{"": Strict, "ours": Ours, "theirs": Theirs}[options["take"]]
-		m := s.mergeOf(branch(args[0]), s.saved[options["at"]], branch(args[1]), strategy, parts)
-		return fmt.Sprintf("%d changes, %d conflicts", len(m.Mutations), m.Conflicted), nil
+		m, err := s.tryMerge(branch(args[0]), s.saved[options["at"]], branch(args[1]), strategy, parts)
+		return fmt.Sprintf("%d changes, %d conflicts", len(m.Mutations), m.Conflicted), err
 	case "get":
 		v, err := Look(s.s, branch(args[0]), s.saved[options["at"]], s.s.Version(), s.now)
 		if err != nil {
@@ -180,6 +180,9 @@ func (s *script) call(f []string) (string, error) {
 			return "absent", nil
 		}
 		return string(e.Value), err
+	case "history": // how many versions, and before which nothing is known
+		list, _, floor, err := History(s.s, keyspace.UserKV.Append(nil, key(args[0])), 0, 10, s.now)
+		return fmt.Sprintf("%d versions, floor %d", len(list), floor), err
 	case "purge": // until nothing is left to remove, or once
 		if len(args) == 0 {
 			s.purge()
