@@ -76,3 +76,24 @@ func TestTextThatIsNotUTF8IsRefusedInOutputsAndEvents(t *testing.T) {
 		}
 	}
 }
+
+// Wherever a type may hold text, what is not UTF-8 is refused.
+func TestTextIsLookedForInEveryTypeThatMayHoldIt(t *testing.T) {
+	type name string
+	bad := name("a\xff")
+	for i, act := range []func(*actor.Type[counter]) actor.Binding[counter]{
+		gives(bad), gives(&bad), gives([1]name{bad}), gives(map[name]bool{bad: true}), gives(map[int]name{1: bad}), gives[any](string(bad)),
+		gives(struct{ Inner struct{ N name } }{struct{ N name }{bad}}),
+	} {
+		typ := actor.NewType[counter]("text")
+		_, err := actor.Define(typ, actor.Spec[counter]{}, act(typ)).Behavior().New().Act(&stub{}, 0, host.CBOR, nil, nil)
+		errorIf(t, err == nil || !strings.Contains(err.Error(), "not valid UTF-8"), "value %d: %v", i, err)
+	}
+}
+
+// gives is an action that returns a value.
+func gives[T any](v T) func(*actor.Type[counter]) actor.Binding[counter] {
+	return func(typ *actor.Type[counter]) actor.Binding[counter] {
+		return actor.On(actor.NewAction[actor.None, T](typ, "read"), func(*counter, *actor.Context, actor.None) (T, error) { return v, nil })
+	}
+}

@@ -39,6 +39,8 @@ type shape struct {
 	flat bool
 	// itself reports whether a value, or a part of it, decodes itself.
 	itself bool
+	// text reports whether a value may hold text.
+	text bool
 }
 
 // A checker returns a *ValueError if v cannot be encoded. depth is that of v.
@@ -48,7 +50,7 @@ type checker func(v reflect.Value, depth int) error
 func shapeOf(t reflect.Type, uses Uses) *shape {
 	b := builder{nodes: make(map[nodeKey]*node)}
 	n := b.visit(t, uses, "")
-	s := &shape{faults: b.faults, flat: flat(t), itself: b.itself}
+	s := &shape{faults: b.faults, flat: flat(t), itself: b.itself, text: b.text}
 	if n.needed() {
 		s.check = n.run
 	}
@@ -81,9 +83,9 @@ func (n *node) run(v reflect.Value, depth int) error {
 }
 
 type builder struct {
-	nodes  map[nodeKey]*node
-	faults []string
-	itself bool
+	nodes        map[nodeKey]*node
+	faults       []string
+	itself, text bool
 }
 
 func (b *builder) fault(path, format string, args ...any) {
@@ -134,11 +136,15 @@ func (b *builder) build(t reflect.Type, uses Uses, path string) checker {
 		}
 	}
 	switch t.Kind() {
-	case reflect.Bool, reflect.String, reflect.Float32, reflect.Float64,
+	case reflect.String:
+		b.text = true
+		return nil
+	case reflect.Bool, reflect.Float32, reflect.Float64,
 		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return nil
 	case reflect.Interface:
+		b.text = true
 		if t.NumMethod() > 0 {
 			b.fault(path, "an interface with methods does not decode; use a concrete type or any")
 		}

@@ -66,7 +66,7 @@ func (w *Value) Append(as host.Codec, dst []byte, v any) ([]byte, error) {
 		return out, nil
 	}
 	out, err := w.appendByLibrary(as, dst, v)
-	if err != nil || w.none || !w.has(host.JSON) {
+	if err != nil || !w.has(host.JSON) || as == host.CBOR && !w.shape.text {
 		return out, err
 	}
 	if err := checkText(as, out[len(dst):], reflect.ValueOf(v).Elem()); err != nil {
