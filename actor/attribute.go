@@ -18,10 +18,11 @@ type attributeValue interface {
 	~string | ~int | ~int64 | ~bool | time.Time
 }
 
-// NewAttribute declares an attribute of t, which may have up to 16. Its values are strings of up to 256
-// bytes, integers, bools, or times of the years 0 to 9999, which are kept to the millisecond; their type must
-// not change while actors have values. The name has the form that [NewType] describes, is unique among the type's
-// attributes, and is not key, state, run, size, updated or created.
+// NewAttribute declares an attribute of t, which may have up to 16. Its values are strings of up to
+// 256 bytes, integers, bools, or times of the years 0 to 9999, which are kept to the millisecond;
+// their type must not change while actors have values. The name has the form that [NewType]
+// describes, is unique among the type's attributes, and is not key, state, run, size, updated or
+// created.
 func NewAttribute[T attributeValue, S any](t *Type[S], name string) *Attribute[T] {
 	kind := host.TimeAttribute
 	switch reflect.TypeFor[T]().Kind() {

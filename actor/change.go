@@ -8,19 +8,20 @@ import (
 
 // A MapChange is a change of an entry of a map.
 type MapChange[K, V any] struct {
-	// Sequence is the position of the change in the log of the actor, and Version that of the commit.
+	// Sequence is the position of the change in the log of the actor, and Version that of the
+	// commit.
 	Sequence, Version uint64
 	Time              time.Time
 	Key               K
-	// Value is what was put, and Expire when it ceases to exist; zero for never. A Removed entry has
-	// none.
+	// Value is what was put, and Expire when it ceases to exist; zero for never. A Removed entry
+	// has none.
 	Value   V
 	Expire  time.Time
 	Removed bool
 	// Expired: the entry was removed because it had expired.
 	Expired bool
-	// Err says that the key or the value is none of the map's, which then is zero: the entry was not
-	// stored through the map.
+	// Err says that the key or the value is none of the map's, which then is zero: the entry was
+	// not stored through the map.
 	Err error
 	// Missed counts changes before this one that the log no longer had, of all entries that are
 	// logged; see [MapConfig].

@@ -16,12 +16,12 @@ func (k KV) Commit(c kv.Commit) (kv.Result, error) {
 	return kv.Run(c, t.KVCommit)
 }
 
-// Update calls f, and if it returns an error undoes what it did in the key-value store, through tx or
-// otherwise. Then Update returns the error, and the handler may go on. It may be nested.
+// Update calls f, and if it returns an error undoes what it did in the key-value store, through tx
+// or otherwise. Then Update returns the error, and the handler may go on. It may be nested.
 //
 // Only the store is undone. If f fails after it did something else in the turn, such as to put a
-// message into a queue or to emit an event, then the turn fails, whether or not the handler looks at
-// the error. A call of another actor stands, as ever.
+// message into a queue or to emit an event, then the turn fails, whether or not the handler looks
+// at the error. A call of another actor stands, as ever.
 func (k KV) Update(f func(tx KV) error) error {
 	t, ok := k.turn.(hostkv.Committer)
 	if !ok {

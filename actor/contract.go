@@ -182,7 +182,8 @@ func (c *core) declare(d declared) *declared {
 	return &d
 }
 
-// coreOf returns the core of a type. A nil type is a fault that shows when what is declared on it is used.
+// coreOf returns the core of a type. A nil type is a fault that shows when what is declared on it
+// is used.
 func coreOf[S any](t *Type[S]) *core {
 	if t == nil || t.core == nil {
 		return newCore("")

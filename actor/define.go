@@ -89,7 +89,8 @@ type Definition struct {
 
 // Define implements a type. Bind each action, query, creation method, alarm, schedule and queue of
 // the type exactly once, except queues that workers or the run receive. Hooks of connections and
-// events, and handlers of the changes of maps, are optional. [Definition.Validate] reports mistakes; opening a runtime calls it.
+// events, and handlers of the changes of maps, are optional. [Definition.Validate] reports
+// mistakes; opening a runtime calls it.
 func Define[S any](t *Type[S], spec Spec[S], bindings ...Binding[S]) Definition {
 	if t == nil || t.core == nil {
 		return Definition{faults: []error{&ContractError{Reason: "Define was given a nil Type"}}}
@@ -178,7 +179,8 @@ func (d Definition) Behavior() *host.Behavior {
 	return d.behavior
 }
 
-// A definer works out one Definition: the tables of the behavior, and for each row of one the number of its binding.
+// A definer works out one Definition: the tables of the behavior, and for each row of one the
+// number of its binding.
 type definer struct {
 	core     *core
 	behavior *host.Behavior

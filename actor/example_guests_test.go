@@ -73,7 +73,8 @@ func Example_guests() {
 		actor.OnQuery(who, bar.who), actor.OnConnect(guests, (*bar).enter), actor.OnDisconnect(guests, (*bar).leave)))
 	defer stop()
 	ctx, at := context.Background(), host.Address{Type: "bar", Key: []string{"blue"}}
-	// A client connects over a WebSocket or server-sent events; this is what the gateway does for it.
+	// A client connects over a WebSocket or server-sent events; this is what the gateway does for
+	// it.
 	connect := func(name string) host.LiveConnection {
 		return must(node.Connect(ctx, at, host.ConnectRequest{
 			Params: []byte(`{"Name":"` + name + `","Password":"secret"}`), Events: []string{"news"}, Transport: "go",

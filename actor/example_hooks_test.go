@@ -11,7 +11,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// The contract of a room: clients join it and talk; letters go out through workers; a price is asked for.
+// The contract of a room: clients join it and talk; letters go out through workers; a price is
+// asked for.
 var (
 	Rooms   = actor.NewType[Room]("room")
 	Greet   = actor.NewAction[string, actor.None](Rooms, "greet")

@@ -84,7 +84,8 @@ func Example() {
 	_, err = Add.Call(ctx, acme, Note{})
 	fmt.Println(err)
 
-	// Clients follow events over a WebSocket or server-sent events; this is what the gateway does for them.
+	// Clients follow events over a WebSocket or server-sent events; this is what the gateway does
+	// for them.
 	events := must(node.Subscribe(ctx, host.Address{Type: "tenant", Key: []string{"acme"}}, host.Subscription{Resume: true}))
 	defer events.Close()
 	for seen := 0; seen < 2; {

@@ -10,7 +10,8 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
-// A program is one type's code in the form in which it runs. States are pointers to what a [Type] has. Immutable once compiled.
+// A program is one type's code in the form in which it runs. States are pointers to what a [Type]
+// has. Immutable once compiled.
 type program struct {
 	core    *core
 	version uint64

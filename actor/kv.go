@@ -22,12 +22,14 @@ const (
 // typed way to them.
 type ReadKV struct{ r host.Reader }
 
-// An Entry is one entry of the store as it is kept. It also says when it was written last, and when it expires.
+// An Entry is one entry of the store as it is kept. It also says when it was written last, and when
+// it expires.
 type Entry struct {
 	// Key is decoded by its method Unpack.
 	Key tuple.Packed
-	// Value must not be changed. It is nil in listings with [KeysOnly]. Values from a listing lie in blocks of up to 64 KiB, each of
-	// which is in memory as long as one of its values is; see [Borrowed] for long listings.
+	// Value must not be changed. It is nil in listings with [KeysOnly]. Values from a listing lie
+	// in blocks of up to 64 KiB, each of which is in memory as long as one of its values is; see
+	// [Borrowed] for long listings.
 	Value []byte
 	host.KVInfo
 }
@@ -110,9 +112,9 @@ type KV struct {
 	ctx  *Context
 }
 
-// Put stores a value of bytes, unless [Encoded] says what else they are. Neither the key nor the value may be changed before the turn ends. The error
-// code is TooLarge or QuotaExceeded if a limit is passed; the entry is then as before, and the
-// handler may go on.
+// Put stores a value of bytes, unless [Encoded] says what else they are. Neither the key nor the
+// value may be changed before the turn ends. The error code is TooLarge or QuotaExceeded if a limit
+// is passed; the entry is then as before, and the handler may go on.
 func (kv KV) Put(key tuple.Tuple, value []byte, opts ...PutOption) error {
 	k, err := packKey(nil, key)
 	if err != nil {
@@ -228,8 +230,9 @@ type keysOnly struct{}
 
 func (keysOnly) applyList(l *listing) { l.keysOnly = true }
 
-// Borrowed makes keys and values of a raw listing valid only until its loop goes on, as those of a database iterator are: copy what
-// is kept. Their memory is used again, which makes long listings quicker. Entries of a [Map] stay valid with it too.
+// Borrowed makes keys and values of a raw listing valid only until its loop goes on, as those of a
+// database iterator are: copy what is kept. Their memory is used again, which makes long listings
+// quicker. Entries of a [Map] stay valid with it too.
 func Borrowed() ListOption { return borrowed{} }
 
 type borrowed struct{}

@@ -13,8 +13,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// A listing has each entry once, in order, also of many pages and with values that are larger than one. Entries stay as they
-// are when the listing goes on.
+// A listing has each entry once, in order, also of many pages and with values that are larger than
+// one. Entries stay as they are when the listing goes on.
 func TestListingsOfManyPages(t *testing.T) {
 	const n = 2000
 	key := func(i int64) tuple.Tuple { return tuple.Tuple{"u", i, []byte{0, 1}} }
@@ -100,7 +100,8 @@ func TestListingsOfManyPages(t *testing.T) {
 	})
 }
 
-// inTurns runs functions in turns of one actor, one after the other. Its type has the contracts that declare puts on it.
+// inTurns runs functions in turns of one actor, one after the other. Its type has the contracts
+// that declare puts on it.
 func inTurns(t *testing.T, declare func(*actor.Type[counter]), turns ...func(*actor.Context)) {
 	t.Helper()
 	typ := actor.NewType[counter]("counter")

@@ -33,12 +33,12 @@ type table struct {
 	prefix []byte
 }
 
-// A MapConfig bounds what a map has. Zero fields bound nothing; negative ones are faults. A map with
-// a field that is not zero keeps its count, with each change: [Map.Len] is one read then.
+// A MapConfig bounds what a map has. Zero fields bound nothing; negative ones are faults. A map
+// with a field that is not zero keeps its count, with each change: [Map.Len] is one read then.
 type MapConfig struct {
-	// MaxKeys is how many entries the map may have, and MaxBytes the bytes of their keys and values.
-	// A put that passes them has the error code QuotaExceeded, and a change of what is there may not
-	// make it larger. Entries that have expired do not count.
+	// MaxKeys is how many entries the map may have, and MaxBytes the bytes of their keys and
+	// values. A put that passes them has the error code QuotaExceeded, and a change of what is
+	// there may not make it larger. Entries that have expired do not count.
 	MaxKeys  int64
 	MaxBytes int64
 	// DefaultTTL is how long entries live that are put without [TTL] or [ExpireAt].
@@ -46,8 +46,8 @@ type MapConfig struct {
 	// Counted keeps the count of a map without bounds.
 	Counted bool
 	// Log keeps the changes of entries for [kv.Store.Feed], in one log of the actor. It keeps up to
-	// LogEvents changes, 0 is 100,000, of up to LogBytes, 0 is 64 MiB, for up to LogFor, 0 is without
-	// end. Of several maps and scopes the most generous bounds hold.
+	// LogEvents changes, 0 is 100,000, of up to LogBytes, 0 is 64 MiB, for up to LogFor, 0 is
+	// without end. Of several maps and scopes the most generous bounds hold.
 	Log                 bool
 	LogEvents, LogBytes int64
 	LogFor              time.Duration
@@ -129,7 +129,8 @@ func versionAndTimes(e *host.KVInfo) (version uint64, created, updated, expire t
 	return e.Version, e.Created(), e.Updated(), e.Expire()
 }
 
-// entry reads an entry, and what else is known of it unless info is nil. It reports whether there is one.
+// entry reads an entry, and what else is known of it unless info is nil. It reports whether there
+// is one.
 func (m *table) entry(ctx Reader, key, value any, info *host.KVInfo) (bool, error) {
 	k, err := m.key(ctx, key)
 	if err != nil {
@@ -290,7 +291,8 @@ func (m *Map[K, V]) list(ctx Reader, span keyRange, err error, opts []ListOption
 	}
 }
 
-// walk reads entries of a range into what place returns, and says when each is there. fresh asks place for memory of its own.
+// walk reads entries of a range into what place returns, and says when each is there. fresh asks
+// place for memory of its own.
 func (m *table) walk(ctx Reader, span keyRange, opts []ListOption, place func(fresh bool, stored *host.KVInfo) (key, value any), there func() bool) error {
 	p := newPager(ctx.reader(), span, newListing(opts))
 	fresh := m.values.DecodesItself()

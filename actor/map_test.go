@@ -103,8 +103,8 @@ func keysOf[K, V any](t *testing.T, seq iter.Seq2[actor.MapEntry[K, V], error]) 
 
 func (g grasping) String() string { return fmt.Sprintf("%s, in it %s", g.given, g.inside) }
 
-// kept declares a map. The function that it returns checks that entries of a listing of many pages stay as they are when it goes on.
-// String makes text of the value that was put.
+// kept declares a map. The function that it returns checks that entries of a listing of many pages
+// stay as they are when it goes on. String makes text of the value that was put.
 func kept[K, V any](
 	t *testing.T, typ *actor.Type[counter], name string, key func(text string) K, value func(text string) V, read func(text string) V,
 ) func(*actor.Context) {
@@ -179,7 +179,8 @@ func TestMapSelections(t *testing.T) {
 			names.Put(ctx, k, i)
 			bytez.Put(ctx, []byte(k), actor.None{})
 		}
-		// A raw key whose first element continues the map's name past a zero byte packs to bytes that begin like the map's.
+		// A raw key whose first element continues the map's name past a zero byte packs to bytes
+		// that begin like the map's.
 		raw := tuple.Tuple{"names\x00x"}
 		check(t, ctx.KV().Put(raw, []byte("raw")))
 		for i := range 6 {

@@ -10,8 +10,9 @@ import (
 // createName is the name under which a type's creation method is called.
 const createName = "create"
 
-// A method is what the methods of all types have, whatever their inputs and outputs are. What is generic is compiled for each type
-// of a program, so it does no more than to hand on pointers to its values.
+// A method is what the methods of all types have, whatever their inputs and outputs are. What is
+// generic is compiled for each type of a program, so it does no more than to hand on pointers to
+// its values.
 type method struct {
 	decl *declared
 	in   *codec.Value
@@ -35,7 +36,8 @@ func (m *method) Name() string { return m.decl.name }
 // must be encodable both as CBOR and as JSON.
 //
 // A field of In that is a list may have a tag such as max:"1000". An input of 64 KiB or more is
-// refused as TooLarge if the list is longer, before it takes memory; the handler checks shorter inputs.
+// refused as TooLarge if the list is longer, before it takes memory; the handler checks shorter
+// inputs.
 type Action[S, In, Out any] struct {
 	_ [0]func(S, In, Out) // keeps types of other values from being converted into it
 	method
@@ -182,7 +184,8 @@ func (m *method) call(ctx context.Context, node Node, req *host.Request, out any
 	return nil
 }
 
-// decodeInput decodes an input into what v points to, unless its lists are longer than the tags max of their fields say.
+// decodeInput decodes an input into what v points to, unless its lists are longer than the tags max
+// of their fields say.
 func decodeInput(d *declared, w *codec.Value, as host.Codec, input []byte, v any) error {
 	if err := host.CheckLimits(as, input, v); err != nil {
 		return err

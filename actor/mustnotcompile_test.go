@@ -20,7 +20,8 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// Each program in testdata/mistakes.txtar is wrong in one way that the API promises to catch at compile time.
+// Each program in testdata/mistakes.txtar is wrong in one way that the API promises to catch at
+// compile time.
 func TestMistakesDoNotCompile(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/mistakes.txtar")
 	fatalIf(t, err != nil || len(archive.Files) < 60, "%d programs, %v", len(archive.Files), err)
@@ -88,7 +89,8 @@ func compiledImports(t *testing.T, fset *token.FileSet) types.Importer {
 	})
 }
 
-// raceFlag has the go command use the packages that this test was compiled with, instead of compiling all of them again.
+// raceFlag has the go command use the packages that this test was compiled with, instead of
+// compiling all of them again.
 func raceFlag() (flags []string) {
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		flags = append(flags, "-race")

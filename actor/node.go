@@ -151,8 +151,8 @@ func (t *Type[S]) List(ctx context.Context, node Node, prefix ...string) iter.Se
 	return t.core.list(ctx, node, "List", host.ListQuery{Prefix: prefix})
 }
 
-// Find ranges over the actors of the type that a query selects, without waking them. Its pages and its last pair are as with
-// [Type.List].
+// Find ranges over the actors of the type that a query selects, without waking them. Its pages and
+// its last pair are as with [Type.List].
 func (t *Type[S]) Find(ctx context.Context, node Node, q handle.FindQuery) iter.Seq2[Ref[S], error] {
 	found := t.core.list(ctx, node, "Find", host.ListQuery{Prefix: q.Prefix, Where: q.Where, Sort: q.Sort, Brief: true})
 	return func(yield func(Ref[S], error) bool) {
@@ -165,7 +165,8 @@ func (t *Type[S]) Find(ctx context.Context, node Node, q handle.FindQuery) iter.
 	}
 }
 
-// list reads a list page by page. It would be compiled into the functions that call it, for each type.
+// list reads a list page by page. It would be compiled into the functions that call it, for each
+// type.
 //
 //go:noinline
 func (c *core) list(ctx context.Context, node Node, name string, q host.ListQuery) iter.Seq2[Status, error] {

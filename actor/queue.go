@@ -65,8 +65,8 @@ type QueueConfig struct {
 	// to 30 days each. After the last attempt it becomes a dead letter; so a message is tried once
 	// more often than there are pauses. Nil is 1 s, 5 s, 10 s; empty means one attempt.
 	Backoff []time.Duration
-	// Lock is how long a message that a worker received is locked, unless the worker says otherwise,
-	// 1 ms to 30 days; 0 is 30 s.
+	// Lock is how long a message that a worker received is locked, unless the worker says
+	// otherwise, 1 ms to 30 days; 0 is 30 s.
 	Lock time.Duration
 	// DedupWindow is how long a [DedupID] is remembered; 0 is 24 h.
 	DedupWindow time.Duration
@@ -119,9 +119,10 @@ func negative(config string, settings []setting) (faults []string) {
 	return faults
 }
 
-// NewQueue declares a queue of t without replies. The name has the form that [NewType] describes and
-// is unique among the type's queues; or it is "*", which stands for every name that is not declared,
-// each a queue of its own: [Queue.Named] says which. In must be encodable both as CBOR and as JSON.
+// NewQueue declares a queue of t without replies. The name has the form that [NewType] describes
+// and is unique among the type's queues; or it is "*", which stands for every name that is not
+// declared, each a queue of its own: [Queue.Named] says which. In must be encodable both as CBOR
+// and as JSON.
 func NewQueue[In, S any](t *Type[S], name string, cfg QueueConfig) *Queue[S, In, None] {
 	c := coreOf(t)
 	return &Queue[S, In, None]{queue: c.queue(name, both[In](c), both[None](c), &cfg, false)}

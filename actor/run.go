@@ -58,8 +58,8 @@ func AwaitState[S, T any](ctx workflow.Context, name string, probe func(S) (T, b
 	}, opts...)
 }
 
-// OnCommit runs f in the turn that records the result of a step, so both are one commit. f runs only
-// if the step succeeds; if f fails, that attempt of the step fails.
+// OnCommit runs f in the turn that records the result of a step, so both are one commit. f runs
+// only if the step succeeds; if f fails, that attempt of the step fails.
 func OnCommit[S any](sc *workflow.StepCtx, f func(*S, *Context) error) {
 	sc.OnCommit(func(tx *workflow.Tx) error {
 		s, c, err := inRun[S](tx.Host())

@@ -167,7 +167,8 @@ func (s *Stream[S, T]) Range(ctx Reader, after uint64) iter.Seq2[handle.Item[T],
 	}
 }
 
-// walk reads items into what place returns, and says when each is there. fresh asks place for memory of its own.
+// walk reads items into what place returns, and says when each is there. fresh asks place for
+// memory of its own.
 func (s *stream) walk(ctx Reader, after uint64, place func(fresh bool, p *host.StreamItem, life string) any, there func() bool) error {
 	if err := s.inTurn(ctx); err != nil {
 		return err

@@ -167,7 +167,8 @@ func TestFollowDoesNotSpin(t *testing.T) {
 	})
 }
 
-// A restless is a node whose first read of a stream finds nothing in a life, and whose next one fails.
+// A restless is a node whose first read of a stream finds nothing in a life, and whose next one
+// fails.
 type restless struct {
 	host.Node
 	calls int

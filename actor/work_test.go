@@ -17,7 +17,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// working runs Work until f, which runs beside it, returns. A goroutine that is left over fails the bubble.
+// working runs Work until f, which runs beside it, returns. A goroutine that is left over fails the
+// bubble.
 func working(t *testing.T, workers int, do func(context.Context, *delivery) error, f func(r *rig), then ...func(r *rig)) {
 	t.Helper()
 	onNode(t, func(r *rig) {

@@ -12,11 +12,12 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// An Aside is a batch of keys that lie beside what the turns of an actor write: traces and usage, and no others. They
-// count for nothing: they have no version of their own, no part in the actor's counts and quota, and a DeleteRange of a write
-// set leaves them alone. They go when the actor is destroyed. The batch is atomic and has its place among the commits of
-// the space, but no sync of its own: for asideDelay a power cut takes it back, and so does the end of the process, unless a later
-// commit was durable.
+// An Aside is a batch of keys that lie beside what the turns of an actor write: traces and usage,
+// and no others. They count for nothing: they have no version of their own, no part in the actor's
+// counts and quota, and a DeleteRange of a write set leaves them alone. They go when the actor is
+// destroyed. The batch is atomic and has its place among the commits of the space, but no sync of
+// its own: for asideDelay a power cut takes it back, and so does the end of the process, unless a
+// later commit was durable.
 type Aside struct {
 	space *Space
 	batch any // *pebble.Batch
@@ -40,11 +41,13 @@ func (a *asides) join(b asides) {
 	}
 }
 
-// ErrNotAside says that a key is not of the kind that an [Aside] holds, or that the actor has no commit yet.
+// ErrNotAside says that a key is not of the kind that an [Aside] holds, or that the actor has no
+// commit yet.
 var ErrNotAside = errors.New("engine: the key cannot be written aside")
 
-// Aside applies what write puts into a batch; nothing if write fails, or writes nothing. Unlike the other methods it may be called by any
-// goroutine, also during a turn, but not in write. The errors are those of write and of Commit, and ErrDestroyed.
+// Aside applies what write puts into a batch; nothing if write fails, or writes nothing. Unlike the
+// other methods it may be called by any goroutine, also during a turn, but not in write. The errors
+// are those of write and of Commit, and ErrDestroyed.
 func (sp *Space) Aside(write func(a *Aside) error) error {
 	s := sp.store
 	if err := s.enter(); err != nil {
@@ -85,8 +88,9 @@ func (sp *Space) Aside(write func(a *Aside) error) error {
 	return nil
 }
 
-// asideDelay is how long what was written aside waits for a sync, which it shares with all that was written aside until then. Without
-// one, Pebble would keep it in its own memory until the next commit, and a process that is killed would take the last of it along.
+// asideDelay is how long what was written aside waits for a sync, which it shares with all that was
+// written aside until then. Without one, Pebble would keep it in its own memory until the next
+// commit, and a process that is killed would take the last of it along.
 const asideDelay = 5 * time.Second
 
 // asideSync is the sync of what was written aside.
@@ -130,9 +134,10 @@ func (a *asideSync) stop() {
 	}
 }
 
-// AsideOf is [Space.Aside] for actors that are not open, in one batch for all. It calls write with the index of each. Actors
-// without a commit, destroyed ones, and those with a head that cannot be read are left out, and so are those of which write returns that
-// damage before it puts anything. It returns the indexes of the actors that are open, which it leaves alone.
+// AsideOf is [Space.Aside] for actors that are not open, in one batch for all. It calls write with
+// the index of each. Actors without a commit, destroyed ones, and those with a head that cannot be
+// read are left out, and so are those of which write returns that damage before it puts anything.
+// It returns the indexes of the actors that are open, which it leaves alone.
 func (s *Store) AsideOf(ids []keyspace.ActorID, write func(i int, a *Aside) error) (open []int, err error) {
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -144,7 +149,8 @@ func (s *Store) AsideOf(ids []keyspace.ActorID, write func(i int, a *Aside) erro
 	if err := s.free.check(); err != nil {
 		return nil, err
 	}
-	// A space of its own keeps each actor from being opened: OpenSpace waits for its lock. Nobody commits with it.
+	// A space of its own keeps each actor from being opened: OpenSpace waits for its lock. Nobody
+	// commits with it.
 	spaces := make([]Space, len(ids))
 	s.spaces.mu.Lock()
 	for i, id := range ids {
@@ -211,7 +217,8 @@ func (a *Aside) Scan(start, end []byte, f func(key, value []byte) bool) error {
 	return view{store: databaseOf(a.space.store).DB, id: a.space.id}.scan(start, end, f)
 }
 
-// Size returns how many bytes the actor's keys and values take, and when it was created, in Unix milliseconds.
+// Size returns how many bytes the actor's keys and values take, and when it was created, in Unix
+// milliseconds.
 func (a *Aside) Size() (bytes, created int64) { return a.space.head.Bytes, a.space.head.Created }
 
 // Put writes a key. A value of more than ChunkSize bytes must be the first of its key.

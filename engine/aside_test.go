@@ -81,7 +81,8 @@ func TestOnlyTracesAreWrittenAside(t *testing.T) {
 	wantErr(t, sp.Aside(func(a *Aside) error { return a.Put(trace("b"), nil) }), ErrFenced)
 }
 
-// A power cut takes back what was written aside after the last commit, until it is synced: a little later, or by Close.
+// A power cut takes back what was written aside after the last commit, until it is synced: a little
+// later, or by Close.
 func TestWhatWasWrittenAsideIsSyncedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -160,8 +161,9 @@ func TestWritingAsideBesideCommits(t *testing.T) {
 	same(t, r.sp.Head().Keys, 1)
 }
 
-// TestAsideOfWritesForActorsThatAreNotOpen has one that sleeps, one that is open, one that is destroyed, one that never was, one
-// without a head that can be read, and one with another row that cannot be read.
+// TestAsideOfWritesForActorsThatAreNotOpen has one that sleeps, one that is open, one that is
+// destroyed, one that never was, one without a head that can be read, and one with another row that
+// cannot be read.
 func TestAsideOfWritesForActorsThatAreNotOpen(t *testing.T) {
 	s := listingStore(t, 6)
 	key := keyspace.Usage.Append(nil, 7)

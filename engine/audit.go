@@ -13,25 +13,28 @@ import (
 // auditLog hands out the numbers of the audit log. Its claims:
 //
 //  1. Numbers grow, whatever the clock does and whichever records are removed.
-//  2. A number is the time of its commit in Unix microseconds, or one more than the number before it, if that is greater. So a time is a
-//     place in the log.
-//  3. A record can be read when its commit and those of all lower numbers are durable. So a reader that goes on after
-//     the last number that it saw misses nothing.
+//  2. A number is the time of its commit in Unix microseconds, or one more than the number before
+//     it, if that is greater. So a time is a place in the log.
+//  3. A record can be read when its commit and those of all lower numbers are durable. So a reader
+//     that goes on after the last number that it saw misses nothing.
 //
-// If the clock was ahead and is set back, the numbers go on from there, and the log notes how far they are ahead of the time. If it was
-// behind instead, it passes them again, and the note is dropped. Records of a time that never was are old when those after them are.
+// If the clock was ahead and is set back, the numbers go on from there, and the log notes how far
+// they are ahead of the time. If it was behind instead, it passes them again, and the note is
+// dropped. Records of a time that never was are old when those after them are.
 type auditLog struct {
 	sequence
 	slip auditSlip
 }
 
-// An auditSlip says that the clock was set back: the records up to a number were made before a time, whatever the clock said, and the
-// numbers of those after it count the microseconds since that time. The zero value says nothing.
+// An auditSlip says that the clock was set back: the records up to a number were made before a
+// time, whatever the clock said, and the numbers of those after it count the microseconds since
+// that time. The zero value says nothing.
 type auditSlip struct{ upTo, at uint64 }
 
 const (
-	// auditRow is the name of the row that says what records do not: uvarints of a number that none after it has, and of the slip. It is
-	// written when records are removed, and with each record while there is a slip.
+	// auditRow is the name of the row that says what records do not: uvarints of a number that none
+	// after it has, and of the slip. It is written when records are removed, and with each record
+	// while there is a slip.
 	auditRow = "audit"
 	// auditSlack is how many microseconds the numbers may be ahead of the clock without a note.
 	auditSlack = 60_000_000
@@ -99,7 +102,8 @@ func (l *auditLog) begin(n int) numbers {
 	return l.take(n, l.look())
 }
 
-// AuditPlace returns the number from which on the records of the audit log are of a time or later. Those to come are, whatever the time.
+// AuditPlace returns the number from which on the records of the audit log are of a time or later.
+// Those to come are, whatever the time.
 func (s *Store) AuditPlace(at time.Time) uint64 {
 	s.audit.mu.Lock()
 	defer s.audit.mu.Unlock()
@@ -107,7 +111,8 @@ func (s *Store) AuditPlace(at time.Time) uint64 {
 	return min(s.audit.slip.of(uint64(max(1, at.UnixMicro()))), s.audit.next)
 }
 
-// auditBounds are the bounds of the records after one number and before another; before 0 is no bound.
+// auditBounds are the bounds of the records after one number and before another; before 0 is no
+// bound.
 func auditBounds(after, before uint64) *pebble.IterOptions {
 	o := &pebble.IterOptions{LowerBound: keyspace.AppendAuditRow(nil, after)}
 	if after > 0 {
@@ -121,8 +126,8 @@ func auditBounds(after, before uint64) *pebble.IterOptions {
 	return o
 }
 
-// Audit appends a record to the audit log of the node, about the actor of an identity. The record is copied. It is there if and only if
-// the rest of the commit is.
+// Audit appends a record to the audit log of the node, about the actor of an identity. The record
+// is copied. It is there if and only if the rest of the commit is.
 func (w *WriteSet) Audit(i Identity, record []byte) error {
 	data := append(i.append(make([]byte, 0, 64+len(record))), record...)
 	if err := w.checkRoom(len(data)); err != nil {
@@ -147,8 +152,8 @@ func (l *auditLog) encode(seq uint64, data []byte, set func(row, value []byte)) 
 	}
 }
 
-// AppendAudit is [WriteSet.Audit] for what has no commit. It returns when the record is durable. Like a commit, it must not be called
-// by what the gate tells.
+// AppendAudit is [WriteSet.Audit] for what has no commit. It returns when the record is durable.
+// Like a commit, it must not be called by what the gate tells.
 func (s *Store) AppendAudit(i Identity, record []byte) error {
 	durable := make(chan error, 1)
 	if err := s.appendAudit(i, record, func(err error) { durable <- err }); err != nil {
@@ -204,8 +209,8 @@ type AuditQuery struct {
 	Newest bool
 }
 
-// Audit visits records until visit returns false. It shows a record only if it and all before it are durable. A record is valid during
-// the visit, which must not use the store.
+// Audit visits records until visit returns false. It shows a record only if it and all before it
+// are durable. A record is valid during the visit, which must not use the store.
 func (s *Store) Audit(q AuditQuery, visit func(*AuditRecord) bool) (err error) {
 	if err := s.enter(); err != nil {
 		return err
@@ -267,7 +272,8 @@ func (s *Store) Audit(q AuditQuery, visit func(*AuditRecord) bool) (err error) {
 // auditPurge is how many records are removed at a time.
 const auditPurge = 1024
 
-// PurgeAudit removes the records before a time, and returns how many. The removal is not synced: a power cut may bring records back.
+// PurgeAudit removes the records before a time, and returns how many. The removal is not synced: a
+// power cut may bring records back.
 func (s *Store) PurgeAudit(at time.Time) (removed int, err error) {
 	before := s.AuditPlace(at)
 	for {
@@ -287,7 +293,8 @@ func (s *Store) PurgeAudit(at time.Time) (removed int, err error) {
 	}
 }
 
-// purgeAudit removes the records up to a number, and rows that find them, and keeps what they said of the numbers.
+// purgeAudit removes the records up to a number, and rows that find them, and keeps what they said
+// of the numbers.
 func (s *Store) purgeAudit(last uint64, rows [][]byte) error {
 	if err := s.enter(); err != nil {
 		return err

@@ -71,7 +71,8 @@ func TestAuditLogIsReadByTimeAndByActor(t *testing.T) {
 	})
 }
 
-// lived calls f for a store on a disk, some time after the beginning of virtual time, which is before the end of the life before.
+// lived calls f for a store on a disk, some time after the beginning of virtual time, which is
+// before the end of the life before.
 func lived(t *testing.T, disk *Disk, later time.Duration, f func(t *testing.T, s *Store)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(later)
@@ -128,7 +129,8 @@ func TestNumbersOfTheAuditLogGrowThoughTheClockIsSetBack(t *testing.T) {
 	lived(t, disk, 0, func(t *testing.T, s *Store) { note(t, s, "5") })
 }
 
-// TestCloseWaitsForARecordAtTheGate: a record that waits for its sync holds no lock that Close and the calls behind it wait for.
+// TestCloseWaitsForARecordAtTheGate: a record that waits for its sync holds no lock that Close and
+// the calls behind it wait for.
 func TestCloseWaitsForARecordAtTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})

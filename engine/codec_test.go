@@ -117,7 +117,8 @@ func FuzzValuesOfRows(f *testing.F) {
 	})
 }
 
-// FuzzMetadataIsReadAlike compares the quick way to read a metadata row, which most rows take, with the general one.
+// FuzzMetadataIsReadAlike compares the quick way to read a metadata row, which most rows take, with
+// the general one.
 func FuzzMetadataIsReadAlike(f *testing.F) {
 	for n := range 64 {
 		for _, m := range []metadata{
@@ -179,9 +180,10 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// TestComparerOrdersWholeRowsForPebble is Pebble's own check with rows, and beginnings of rows, as prefixes and no suffixes. With
-// suffixes it also asks that a prefix without its first bytes still splits, which holds for no row and is needed for nothing
-// here; see newComparer. What Pebble documents of Split is checked where rows are made.
+// TestComparerOrdersWholeRowsForPebble is Pebble's own check with rows, and beginnings of rows, as
+// prefixes and no suffixes. With suffixes it also asks that a prefix without its first bytes still
+// splits, which holds for no row and is needed for nothing here; see newComparer. What Pebble
+// documents of Split is checked where rows are made.
 func TestComparerOrdersWholeRowsForPebble(t *testing.T) {
 	id := testID(1)
 	rows := [][]byte{keyspace.AppendHeadRow(nil, id), keyspace.AppendActorPrefix(nil, id), keyspace.AppendTombstoneRow(nil, id),

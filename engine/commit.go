@@ -25,9 +25,9 @@ type database struct {
 	how commitMode
 }
 
-// databaseOf returns the database of a store. What the fields and methods of a type mention, each package that uses the type
-// compiles again if it is generic, and Pebble has so much of it that each of 40 packages took 0.7 s longer. So those of exported types
-// mention nothing of Pebble.
+// databaseOf returns the database of a store. What the fields and methods of a type mention, each
+// package that uses the type compiles again if it is generic, and Pebble has so much of it that
+// each of 40 packages took 0.7 s longer. So those of exported types mention nothing of Pebble.
 func databaseOf(s *Store) *database { return s.db.(*database) }
 
 type commitMode uint8
@@ -261,7 +261,8 @@ func encode(w *WriteSet, b *pebble.Batch, next *head, outbox, log numbers, listi
 			clear(op.row)
 		}
 	}
-	// The rows of the actor, its root included, come one after the other: a memtable takes neighbours faster.
+	// The rows of the actor, its root included, come one after the other: a memtable takes
+	// neighbours faster.
 	var value [maxMetadata]byte
 	if o := w.overlay; o != nil {
 		for i := range o.slots {
@@ -340,8 +341,8 @@ func encode(w *WriteSet, b *pebble.Batch, next *head, outbox, log numbers, listi
 	return b.Len(), err
 }
 
-// setFormat writes the rows that say the format in the first commits to a store of an older one: no row of this format is in the
-// store, or in what a crash leaves of it, without these.
+// setFormat writes the rows that say the format in the first commits to a store of an older one: no
+// row of this format is in the store, or in what a crash leaves of it, without these.
 func (s *Store) setFormat(set func(row, value []byte)) {
 	older := s.older.Load()
 	if older == 0 {

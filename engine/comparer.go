@@ -27,9 +27,9 @@ func newComparer() *pebble.Comparer {
 	return &c
 }
 
-// newMerger returns a merger that is registered from the first day because Pebble refuses a store under
-// another merger name than it was made with. No row is written with Merge: its
-// concatenation is used by nothing.
+// newMerger returns a merger that is registered from the first day because Pebble refuses a store
+// under another merger name than it was made with. No row is written with Merge: its concatenation
+// is used by nothing.
 func newMerger() *pebble.Merger {
 	return &pebble.Merger{Name: formatName, Merge: pebble.DefaultMerger.Merge}
 }

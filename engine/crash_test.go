@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// TestCrashLosesNothingAcknowledgedAndTearsNothing runs actors at full speed, cuts the power of the memory disk at random
-// moments with random amounts of unsynced data kept, and compares what each cut leaves with the histories.
+// TestCrashLosesNothingAcknowledgedAndTearsNothing runs actors at full speed, cuts the power of the
+// memory disk at random moments with random amounts of unsynced data kept, and compares what each
+// cut leaves with the histories.
 func TestCrashLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
 	for _, name := range []string{"pipelined", "plain"} {
 		t.Run(name, func(t *testing.T) {
@@ -23,8 +24,8 @@ func TestCrashLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
 	}
 }
 
-// TestEveryWriteFaultLeavesAcknowledgedState makes the n-th write or sync fail, for n after n (see stride) until a run comes
-// through, and looks at what is on disk afterwards.
+// TestEveryWriteFaultLeavesAcknowledgedState makes the n-th write or sync fail, for n after n (see
+// stride) until a run comes through, and looks at what is on disk afterwards.
 func TestEveryWriteFaultLeavesAcknowledgedState(t *testing.T) {
 	for _, name := range []string{"pipelined", "plain"} {
 		t.Run(name, func(t *testing.T) {
@@ -39,8 +40,9 @@ func TestEveryWriteFaultLeavesAcknowledgedState(t *testing.T) {
 	}
 }
 
-// stride is the step of a test that breaks each operation of a disk, or each byte of a file, in turn: one in the long form
-// (`make soak`), else a random one of most at most, so that each is broken once in a few runs.
+// stride is the step of a test that breaks each operation of a disk, or each byte of a file, in
+// turn: one in the long form (`make soak`), else a random one of most at most, so that each is
+// broken once in a few runs.
 func stride(most int64) int64 {
 	if long() {
 		return 1

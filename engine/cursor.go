@@ -101,8 +101,8 @@ func (c *cursor) stand(ok bool) error {
 	return nil
 }
 
-// standWhole reads the key of a metadata row, which most rows are, without looking for the end of the key: no row of a chunk
-// ends with the same bytes. It returns false for other rows.
+// standWhole reads the key of a metadata row, which most rows are, without looking for the end of
+// the key: no row of a chunk ends with the same bytes. It returns false for other rows.
 func (c *cursor) standWhole(row []byte) bool {
 	n := len(row) - len(metadataEnd)
 	return n >= actorPrefix+2 && string(row[n:]) == metadataEnd && c.unescape(row[actorPrefix+2:], n-actorPrefix-2)
@@ -116,8 +116,8 @@ func (c *cursor) keep() {
 	}
 }
 
-// unescape reads the key of a wrapper, in which 00 FF stands for 00, from the beginning of a row. It returns false if the wrapper
-// ends before end.
+// unescape reads the key of a wrapper, in which 00 FF stands for 00, from the beginning of a row.
+// It returns false if the wrapper ends before end.
 func (c *cursor) unescape(row []byte, end int) bool {
 	if cap(c.key) < len(row)+8 {
 		c.key = make([]byte, 0, 2*len(row)+8)
@@ -151,7 +151,8 @@ func (c *cursor) unescape(row []byte, end int) bool {
 	return true
 }
 
-// metadataSuffix is what a metadata row ends with, after the prefix, and metadataEnd the same with the end of the wrapper.
+// metadataSuffix is what a metadata row ends with, after the prefix, and metadataEnd the same with
+// the end of the wrapper.
 const (
 	metadataSuffix = "\x15\x2C"
 	metadataEnd    = "\x00\x00" + metadataSuffix
@@ -217,8 +218,8 @@ func (c *cursor) jump(id keyspace.ActorID, hidden span) error {
 	return c.stand(c.it.SeekGE(c.seek))
 }
 
-// load reads the entry of the key that it stands on, with its value if that is wanted; both are valid until skip, which then
-// moves on. A value that lies with its metadata is not copied.
+// load reads the entry of the key that it stands on, with its value if that is wanted; both are
+// valid until skip, which then moves on. A value that lies with its metadata is not copied.
 func (c *cursor) load(values bool) (m *metadata, value []byte, err error) {
 	switch {
 	case c.reverse:
@@ -289,7 +290,8 @@ func (c *cursor) loadForward(values bool) ([]byte, error) {
 	return c.value, nil
 }
 
-// metadata reads the metadata row that the iterator is on. The value, if it lies there, is valid while the iterator is.
+// metadata reads the metadata row that the iterator is on. The value, if it lies there, is valid
+// while the iterator is.
 func (c *cursor) metadata() (value []byte, err error) {
 	data, err := c.it.ValueAndErr()
 	if err != nil {

@@ -21,20 +21,24 @@ import (
 
 // survey is what a look at the directory found, before Pebble opens it and changes files.
 //
-// Pebble takes what it cannot read at the end of the newest log, or of the manifest, for the torn end that a power cut
-// leaves, and a directory without a marker for an empty one. So it would drop what was acknowledged, or every table.
-// The survey tells damage from a torn end by facts that no power cut can change:
+// Pebble takes what it cannot read at the end of the newest log, or of the manifest, for the torn
+// end that a power cut leaves, and a directory without a marker for an empty one. So it would drop
+// what was acknowledged, or every table. The survey tells damage from a torn end by facts that no
+// power cut can change:
 //
-//  1. What was synced is there. The mark says so from beside the log, and each commit from within it: a commit names
-//     how far its log was synced when it was applied, so a log is damaged if a whole commit after the damage says that
-//     the damaged place was synced. Whole commits alone prove nothing: unsynced blocks reach the disk in any order.
-//  2. Sequence numbers have no gaps, within a log and from one to the next. The numbers are given in the order of the
-//     log; only ingestion takes one without a record, and the engine never ingests. This holds from the oldest log
-//     that the manifest needs: Open writes what it replayed to tables before it begins a new log.
-//     Pebble believes what the beginning of a later block says of it, and refuses the log; so that is damage here, too.
+//  1. What was synced is there. The mark says so from beside the log, and each commit from within
+//     it: a commit names how far its log was synced when it was applied, so a log is damaged if a
+//     whole commit after the damage says that the damaged place was synced. Whole commits alone
+//     prove nothing: unsynced blocks reach the disk in any order.
+//  2. Sequence numbers have no gaps, within a log and from one to the next. The numbers are given
+//     in the order of the log; only ingestion takes one without a record, and the engine never
+//     ingests. This holds from the oldest log that the manifest needs: Open writes what it replayed
+//     to tables before it begins a new log. Pebble believes what the beginning of a later block
+//     says of it, and refuses the log; so that is damage here, too.
 //  3. A log is closed and synced before the next one is begun, so only the newest has a torn end.
-//  4. How far the manifest is synced is said by the mark and by each commit too. What looks like whole edits behind a torn
-//     one proves nothing: an edit holds keys, and those are for tenants to choose.
+//  4. How far the manifest is synced is said by the mark and by each commit too. What looks like
+//     whole edits behind a torn one proves nothing: an edit holds keys, and those are for tenants
+//     to choose.
 //  5. The markers are made durable before anything but a first manifest.
 type survey struct {
 	damages  []*DamageError
@@ -62,8 +66,8 @@ type surveyor struct {
 	*survey
 }
 
-// surveyDirectory looks at the files of a store that nobody has open. It changes nothing. The error is
-// one of the disk, or ErrFormat: what a later version of Pebble wrote cannot be looked at.
+// surveyDirectory looks at the files of a store that nobody has open. It changes nothing. The error
+// is one of the disk, or ErrFormat: what a later version of Pebble wrote cannot be looked at.
 func surveyDirectory(disk vfs.FS, dir string) (*survey, error) {
 	v := surveyor{disk, dir, &survey{secrets: make(map[markSecret]bool)}}
 	names, err := disk.List(dir)
@@ -156,17 +160,19 @@ func (s *survey) err() error {
 	return errors.Join(errs...)
 }
 
-// tableInError finds the number of a table in an error of Pebble's. A number that a path goes on behind is a directory.
+// tableInError finds the number of a table in an error of Pebble's. A number that a path goes on
+// behind is a directory.
 var tableInError = regexp.MustCompile(`(?:L\d+: |file |invalid table |/)(\d{6,})(?:[^/\d]|$)`)
 
-// tableDamage makes the error for a table from what Pebble says about it, which it puts on one line.
+// tableDamage makes the error for a table from what Pebble says about it, which it puts on one
+// line.
 func tableDamage(path string, said error) *DamageError {
 	name := path[strings.LastIndexAny(path, `/\`)+1:]
 	return &DamageError{File: name, Offset: -1, Reason: strings.Join(strings.Fields(said.Error()), " "), cause: said}
 }
 
-// damaged names the table that an error of Pebble is about, if what it holds is wrong. Other errors, those of the disk
-// among them, are returned as they are.
+// damaged names the table that an error of Pebble is about, if what it holds is wrong. Other
+// errors, those of the disk among them, are returned as they are.
 func damaged(err error) error {
 	if err == nil {
 		return nil
@@ -201,7 +207,8 @@ func (s *survey) synced(kind fileKind, num uint64) int64 {
 	return 0
 }
 
-// recordBlock is the size of the blocks that logs and manifests consist of. No record begins in the last bytes of one.
+// recordBlock is the size of the blocks that logs and manifests consist of. No record begins in the
+// last bytes of one.
 const recordBlock = 32 << 10
 
 // roundUp moves an offset in the unused end of a block to the next one.
@@ -217,8 +224,8 @@ func newRecordReader[N ~uint64](open func(io.Reader, N) *record.Reader, r io.Rea
 	return open(r, N(num))
 }
 
-// afterChunks returns where the chunks end that hold the first bytes of a record. All but the last chunk of a record fill
-// their block.
+// afterChunks returns where the chunks end that hold the first bytes of a record. All but the last
+// chunk of a record fill their block.
 func afterChunks(offset, header, payload int64) int64 {
 	for {
 		offset = roundUp(offset, header)
@@ -233,7 +240,8 @@ func afterChunks(offset, header, payload int64) int64 {
 	}
 }
 
-// recordBegin is how much of a record is looked at: what a commit begins with, or an edit of the manifest.
+// recordBegin is how much of a record is looked at: what a commit begins with, or an edit of the
+// manifest.
 const recordBegin = 256
 
 // ending is how the records of a file end.
@@ -245,11 +253,11 @@ const (
 	refuted                  // by damage: a later block of the log says that the place was synced
 )
 
-// readRecords calls each with the beginnings of the records of a file and their offsets. It returns where they end, and how.
-// The slice is valid during the call.
+// readRecords calls each with the beginnings of the records of a file and their offsets. It returns
+// where they end, and how. The slice is valid during the call.
 //
-// A sync may come when a part of a large record is written, so what was synced may end within a record. Reached is where
-// the whole chunks end of the record that is not: end, if it has none.
+// A sync may come when a part of a large record is written, so what was synced may end within a
+// record. Reached is where the whole chunks end of the record that is not: end, if it has none.
 func readRecords(f vfs.File, num uint64, each func(begin []byte, offset int64) (bool, error)) (end, reached int64, how ending, err error) {
 	const manifestHeader, logHeader = 7, 19
 	header := int64(logHeader)
@@ -309,8 +317,9 @@ func (v surveyor) readOptions(name string) error {
 	return nil
 }
 
-// findManifest sets the manifest of a directory without its marker: the newest with an edit that can be read. A newer one
-// was begun and not used: the marker moves when the edits that a manifest begins with are synced.
+// findManifest sets the manifest of a directory without its marker: the newest with an edit that
+// can be read. A newer one was begun and not used: the marker moves when the edits that a manifest
+// begins with are synced.
 func (v surveyor) findManifest(names []string) error {
 	var newest uint64
 	for _, name := range names {
@@ -364,8 +373,8 @@ func (v surveyor) readManifest() (needed uint64, err error) {
 	return needed, nil
 }
 
-// oldestLog returns the number of the oldest log needed that an edit of the manifest sets, or 0. It stands at the
-// beginning of an edit, behind the name of the comparer.
+// oldestLog returns the number of the oldest log needed that an edit of the manifest sets, or 0. It
+// stands at the beginning of an edit, behind the name of the comparer.
 func oldestLog(edit []byte) uint64 {
 	const comparer, logNumber = 1, 2
 	tag, n := binary.Uvarint(edit)
@@ -407,7 +416,8 @@ func (v surveyor) readLogs() error {
 	return nil
 }
 
-// missing returns the number of the oldest log between two others that was synced and is not there, or 0.
+// missing returns the number of the oldest log between two others that was synced and is not there,
+// or 0.
 func (s *survey) missing(after, before uint64) (lost uint64) {
 	for _, e := range s.marks {
 		if e.kind == logFile && e.num > after && (before == 0 || e.num < before) && (lost == 0 || e.num < lost) {
@@ -490,8 +500,8 @@ func (v surveyor) readLog(num uint64, newest bool, next *uint64) (damaged bool, 
 // trailerSize is the size of what ends a closed log.
 const trailerSize = 11
 
-// batchMark returns the mark that a commit carries as its first record. The bytes may be any: package batchrepr panics on
-// some that end early.
+// batchMark returns the mark that a commit carries as its first record. The bytes may be any:
+// package batchrepr panics on some that end early.
 func batchMark(batch []byte) (commitMark, bool) {
 	if len(batch) <= batchrepr.HeaderLen || batch[batchrepr.HeaderLen] != byte(pebble.InternalKeyKindLogData) {
 		return commitMark{}, false
@@ -504,12 +514,13 @@ func batchMark(batch []byte) (commitMark, bool) {
 	return parseMark(b[n : n+int(size)])
 }
 
-// findCommit looks for the beginning of a commit after a damaged place in a log, and returns the offset of the first for
-// which want is true, or -1.
+// findCommit looks for the beginning of a commit after a damaged place in a log, and returns the
+// offset of the first for which want is true, or -1.
 //
-// Nothing says where in a block a chunk begins: the lengths of those before may be what is damaged. So each byte may be one,
-// and a value may hold as many beginnings as it has room for. The checksum is the last thing that is looked at: want is
-// true only of marks with a secret, so it is summed up once for each that the store wrote.
+// Nothing says where in a block a chunk begins: the lengths of those before may be what is damaged.
+// So each byte may be one, and a value may hold as many beginnings as it has room for. The checksum
+// is the last thing that is looked at: want is true only of marks with a secret, so it is summed up
+// once for each that the store wrote.
 func findCommit(f vfs.File, num uint64, damage int64, want func(commitMark) bool) (int64, error) {
 	block := make([]byte, recordBlock)
 	for start := damage - damage%recordBlock; ; start += recordBlock {
@@ -533,8 +544,8 @@ func findCommit(f vfs.File, num uint64, damage int64, want func(commitMark) bool
 	}
 }
 
-// beginsRecord reports whether the first chunk of a record of this log may begin here. It returns what the chunk holds, and
-// a function that reports whether its checksum is right.
+// beginsRecord reports whether the first chunk of a record of this log may begin here. It returns
+// what the chunk holds, and a function that reports whether its checksum is right.
 func beginsRecord(b []byte, num uint64) (payload []byte, sum func() bool, ok bool) {
 	const length, kind, log = 4, 6, 7 // offsets; the checksum comes first
 	header := 11

@@ -102,8 +102,8 @@ func (m *image) remove(t testing.TB, name string) {
 	must(t, errors.Join(memoryOf(m.disk).Remove("store/"+name), syncDir(memoryOf(m.disk), "store")))
 }
 
-// newImage returns what is on the disk while tables, three logs that are not flushed, and a manifest with edits are there:
-// killed keeps what was not synced, a power cut does not.
+// newImage returns what is on the disk while tables, three logs that are not flushed, and a
+// manifest with edits are there: killed keeps what was not synced, a power cut does not.
 func newImage(t testing.TB, killed bool) *image {
 	o := small(Options{MemTableBytes: 64 << 10})
 	r := newRig(t, o)
@@ -249,9 +249,10 @@ func seal(record []byte) []byte {
 	return record
 }
 
-// TestNoDamageOfAFileGoesUnnoticed changes one file of a store at a time, in every way, and opens the store: the damage
-// has no effect, or Open refuses and names the file, or a read fails and names it. Without a mark the end of the newest log
-// is not known, nor whether there was an older log.
+// TestNoDamageOfAFileGoesUnnoticed changes one file of a store at a time, in every way, and opens
+// the store: the damage has no effect, or Open refuses and names the file, or a read fails and
+// names it. Without a mark the end of the newest log is not known, nor whether there was an older
+// log.
 func TestNoDamageOfAFileGoesUnnoticed(t *testing.T) {
 	t.Run("with a mark", func(t *testing.T) {
 		kinds, refused := damageEachFile(t, newImage(t, true), true)
@@ -269,8 +270,8 @@ func TestNoDamageOfAFileGoesUnnoticed(t *testing.T) {
 	})
 }
 
-// damageEachFile returns how many files of a kind were damaged, and how many starts were refused. Without a mark it damages
-// only logs and manifests.
+// damageEachFile returns how many files of a kind were damaged, and how many starts were refused.
+// Without a mark it damages only logs and manifests.
 func damageEachFile(t *testing.T, whole *image, marked bool) (kinds map[string]int, refused int) {
 	same(t, whole.outcome(t, Options{}), (outcome{}))
 	names := whole.names(t)
@@ -389,8 +390,8 @@ func lastRecord(t testing.TB, disk *Disk, name string) (last, end int64) {
 	return last, end
 }
 
-// TestNewestLogSaysWhatOfItWasSynced flips bits of the newest log where a power cut left no mark beside it: each commit
-// but the last is known to be whole by what the next one says.
+// TestNewestLogSaysWhatOfItWasSynced flips bits of the newest log where a power cut left no mark
+// beside it: each commit but the last is known to be whole by what the next one says.
 func TestNewestLogSaysWhatOfItWasSynced(t *testing.T) {
 	whole := newImage(t, false)
 	if _, ok := contents(t, whole.disk, markName); ok {
@@ -474,7 +475,8 @@ func TestDamagedStoreOpensOnlyIfDataLossIsAccepted(t *testing.T) {
 	}
 }
 
-// TestCrashDuringOpenIsNoDamage cuts the power before every operation of the Open that follows a crash.
+// TestCrashDuringOpenIsNoDamage cuts the power before every operation of the Open that follows a
+// crash.
 func TestCrashDuringOpenIsNoDamage(t *testing.T) {
 	whole := newImage(t, false)
 	for seed := range seeds(1) {
@@ -499,7 +501,8 @@ func TestCrashDuringOpenIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestSyncWithinACommitIsNoDamage ends a process when a sync for an earlier commit has taken a part of a large one along.
+// TestSyncWithinACommitIsNoDamage ends a process when a sync for an earlier commit has taken a part
+// of a large one along.
 func TestSyncWithinACommitIsNoDamage(t *testing.T) {
 	r := newRig(t, Options{MemTableBytes: 1 << 20}) // into which the large commit fits
 	r.put(kv("small"), "1")
@@ -535,8 +538,9 @@ func TestSyncWithinACommitIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestWhatATenantForgesIsNoDamage has a value and a key that a tenant has made up, so that a part of it looks like the log or
-// the manifest, with marks beside them, which are older after a power cut, or without.
+// TestWhatATenantForgesIsNoDamage has a value and a key that a tenant has made up, so that a part
+// of it looks like the log or the manifest, with marks beside them, which are older after a power
+// cut, or without.
 func TestWhatATenantForgesIsNoDamage(t *testing.T) {
 	header := make([]byte, 19) // of a record, too often to try each
 	binary.LittleEndian.PutUint16(header[4:], 25000)
@@ -582,7 +586,8 @@ func TestWhatATenantForgesIsNoDamage(t *testing.T) {
 	same(t, m.outcome(t, Options{}), (outcome{}), "an edit, without a mark")
 }
 
-// forgedMark returns the bytes of a record of a log, with a commit that says that a lot of the log is synced.
+// forgedMark returns the bytes of a record of a log, with a commit that says that a lot of the log
+// is synced.
 func forgedMark(num uint64) string {
 	var b []byte
 	for _, secret := range [][]byte{nil, make([]byte, len(markSecret{}))} {
@@ -601,8 +606,9 @@ func forgedMark(num uint64) string {
 	return string(b)
 }
 
-// TestReadOfADamagedTableNamesItOnOneLine damages a block of values, which Open does not read. Each way to read a value that was
-// there fails with a DamageError, in which and in the log the table and what Pebble says are on one line, as slog writes it.
+// TestReadOfADamagedTableNamesItOnOneLine damages a block of values, which Open does not read. Each
+// way to read a value that was there fails with a DamageError, in which and in the log the table
+// and what Pebble says are on one line, as slog writes it.
 func TestReadOfADamagedTableNamesItOnOneLine(t *testing.T) {
 	all := ListQuery{Limit: 100, MaxBytes: 16 << 20}
 	back := all
@@ -672,7 +678,8 @@ func damagedTable(t *testing.T, length int) (m *image, table string, keys int) {
 	return m.with(t, table, flip(size*3/4, 0xff)), table, keys
 }
 
-// TestBatchMarkReadsAnyBytes: damage and what a power cut leaves can look like the beginning of a commit that ends early.
+// TestBatchMarkReadsAnyBytes: damage and what a power cut leaves can look like the beginning of a
+// commit that ends early.
 func TestBatchMarkReadsAnyBytes(t *testing.T) {
 	header := make([]byte, batchrepr.HeaderLen)
 	log := byte(pebble.InternalKeyKindLogData)
@@ -683,8 +690,8 @@ func TestBatchMarkReadsAnyBytes(t *testing.T) {
 	}
 }
 
-// TestPowerCutsAreNoDamage cuts the power at a random operation of a store, again and again, in sessions that open it, write
-// little, much or nothing, flush, and close.
+// TestPowerCutsAreNoDamage cuts the power at a random operation of a store, again and again, in
+// sessions that open it, write little, much or nothing, flush, and close.
 func TestPowerCutsAreNoDamage(t *testing.T) {
 	for seed := range seeds(2) {
 		powerCuts(t, seed)

@@ -137,9 +137,10 @@ func (s *Store) Actors(q ActorsQuery) (page ActorsPage, err error) {
 	return page, nil
 }
 
-// EachActor calls visit for each entry of the page that Actors returns, and returns the page's cursor. The entry is valid
-// during the call, its strings and its key afterwards too. After an error the entries are not a page. visit must not call the
-// store, which cannot be closed while it runs.
+// EachActor calls visit for each entry of the page that Actors returns, and returns the page's
+// cursor. The entry is valid during the call, its strings and its key afterwards too. After an
+// error the entries are not a page. visit must not call the store, which cannot be closed while it
+// runs.
 func (s *Store) EachActor(q ActorsQuery, visit func(*ActorEntry)) (cursor string, err error) {
 	if err := s.enter(); err != nil {
 		return "", err
@@ -214,7 +215,8 @@ func ActorsCursor(i Identity) string {
 	return base64.RawURLEncoding.EncodeToString(keyspace.AppendDirectoryRow(nil, i.Namespace, i.Type, i.Key))
 }
 
-// Covers reports whether an actor, if it exists, is on the page of the query that ends with the cursor next.
+// Covers reports whether an actor, if it exists, is on the page of the query that ends with the
+// cursor next.
 func (q ActorsQuery) Covers(next string, actor Identity) bool {
 	if q.Type == "" {
 		q.Prefix = nil
@@ -227,8 +229,8 @@ func (q ActorsQuery) Covers(next string, actor Identity) bool {
 		(q.Cursor == "" || bytes.Compare(row, after) > 0) && (next == "" || bytes.Compare(row, last) <= 0)
 }
 
-// Types lists the types that have actors in a namespace, in their order. It reads one row of each. The error is ErrDamaged for a table that
-// cannot be read.
+// Types lists the types that have actors in a namespace, in their order. It reads one row of each.
+// The error is ErrDamaged for a table that cannot be read.
 func (s *Store) Types(namespace string) ([]string, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -251,7 +253,8 @@ func (s *Store) Types(namespace string) ([]string, error) {
 	return types, errors.Join(it.Error(), it.Close())
 }
 
-// fillEntry reads a directory row into e, without the head. All rows begin with the same known bytes if the query has a type.
+// fillEntry reads a directory row into e, without the head. All rows begin with the same known
+// bytes if the query has a type.
 func fillEntry(q *ActorsQuery, e *ActorEntry, it *iterator, known int) (err error) {
 	i := &e.Identity
 	if known > 0 {
@@ -277,8 +280,8 @@ func readHead(r reader, id keyspace.ActorID) (Head, error) {
 	return a.Head, err
 }
 
-// readRoot returns the head of an actor and what is known of its state; ok is false for an actor of which the store has no
-// head. value: it returns a state that lies in the root as well.
+// readRoot returns the head of an actor and what is known of its state; ok is false for an actor of
+// which the store has no head. value: it returns a state that lies in the root as well.
 func readRoot(r reader, id keyspace.ActorID, value bool) (a root, ok bool, err error) {
 	row := rowBuffer()
 	defer row.free()

@@ -30,7 +30,8 @@ func newDisk(mem *vfs.MemFS) *Disk {
 	return d
 }
 
-// memoryOf returns the files of a disk. Their type has generic ones, which each package would compile that uses a Disk.
+// memoryOf returns the files of a disk. Their type has generic ones, which each package would
+// compile that uses a Disk.
 func memoryOf(d *Disk) *vfs.MemFS { return d.mem.(*vfs.MemFS) }
 
 // Crash returns a copy of the disk as a power cut at this moment would leave it:
@@ -132,8 +133,9 @@ func (f *freeSpace) wrote(n int) {
 	}
 }
 
-// checkCommit is check for a commit. One that makes the actor smaller is let through until three quarters of the watermark are
-// used up, since it is how space is made; the rest is for the log and the tables that hold the deletion.
+// checkCommit is check for a commit. One that makes the actor smaller is let through until three
+// quarters of the watermark are used up, since it is how space is made; the rest is for the log and
+// the tables that hold the deletion.
 func (f *freeSpace) checkCommit(shrinks bool) error {
 	err := f.check()
 	if err != nil && shrinks && !f.low.Load() {

@@ -14,17 +14,21 @@ import (
 	"github.com/cockroachdb/pebble/v2/wal"
 )
 
-// markName is the file in the store's directory that says how much of its logs and manifests is synced.
+// markName is the file in the store's directory that says how much of its logs and manifests is
+// synced.
 const markName = "durable-mark"
 
-// durableMark keeps the high-water marks of the logs and manifests: for each, up to where it was synced.
+// durableMark keeps the high-water marks of the logs and manifests: for each, up to where it was
+// synced.
 //
-// A log is allowed to end anywhere, because a power cut tears its end. So a log that was cut, emptied or removed by
-// hand, or damaged near its end, looks whole. The mark tells the difference. Its claims:
+// A log is allowed to end anywhere, because a power cut tears its end. So a log that was cut,
+// emptied or removed by hand, or damaged near its end, looks whole. The mark tells the difference.
+// Its claims:
 //
 //  1. It never says more than what is synced: it is written after the sync of the file returned.
-//  2. It costs no sync. What is acknowledged is in the page cache's mark when the process ends, however it ends. After a
-//     power cut the mark may be older, torn or gone; then it says less, and never anything wrong.
+//  2. It costs no sync. What is acknowledged is in the page cache's mark when the process ends,
+//     however it ends. After a power cut the mark may be older, torn or gone; then it says less,
+//     and never anything wrong.
 //  3. Its own errors reach nobody: without a mark, less damage is found.
 type durableMark struct {
 	mu      sync.Mutex
@@ -35,8 +39,9 @@ type durableMark struct {
 	page    [markSize]byte // what is written
 }
 
-// markSecret is what a process puts into the marks that its commits carry. A stored value may hold the bytes of a commit
-// with a mark, which after a torn write looks like one: it cannot hold the secret, which leaves the store nowhere.
+// markSecret is what a process puts into the marks that its commits carry. A stored value may hold
+// the bytes of a commit with a mark, which after a torn write looks like one: it cannot hold the
+// secret, which leaves the store nowhere.
 type markSecret [8]byte
 
 // markEntry says that a file was synced up to an offset.
@@ -55,7 +60,8 @@ const (
 	tableFile
 )
 
-// Bytes of the mark: magic, checksum of what follows, secret, count, entries. It has the size of a sector, which disks write as a whole.
+// Bytes of the mark: magic, checksum of what follows, secret, count, entries. It has the size of a
+// sector, which disks write as a whole.
 const (
 	markMagic     = "cairnmk1"
 	markSize      = 512
@@ -82,7 +88,8 @@ func kindOf(name string) (fileKind, uint64) {
 	return otherFile, 0
 }
 
-// readMarks returns the entries and the secret of the mark in a directory: none if it has no mark, or the mark is not whole.
+// readMarks returns the entries and the secret of the mark in a directory: none if it has no mark,
+// or the mark is not whole.
 func readMarks(fs vfs.FS, path string) (entries []markEntry, secret markSecret) {
 	f, err := fs.Open(path)
 	if err != nil {
@@ -115,7 +122,8 @@ func (m *durableMark) start(entries []markEntry) {
 	m.entries = entries
 }
 
-// keep begins to write the marks to a file. Until then the file has the marks of an earlier process: fewer, but true.
+// keep begins to write the marks to a file. Until then the file has the marks of an earlier
+// process: fewer, but true.
 func (m *durableMark) keep(fs vfs.FS, path string) {
 	f, err := fs.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -197,8 +205,9 @@ func (m *durableMark) stop() {
 	}
 }
 
-// markTag is the first byte of the log data that a commit carries: what was synced when it was applied. The log itself so
-// says, after a power cut too, that an earlier part of it and of the manifest was whole.
+// markTag is the first byte of the log data that a commit carries: what was synced when it was
+// applied. The log itself so says, after a power cut too, that an earlier part of it and of the
+// manifest was whole.
 const markTag = 'm'
 
 // commitMark is what a commit carries.

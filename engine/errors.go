@@ -45,11 +45,12 @@ var (
 	// this one, has the directory open.
 	ErrLocked = errors.New("engine: the directory is in use by another process")
 
-	// ErrUncertain is returned by Commit, together with ErrReadOnly, where Pebble failed in the middle of it: whether the
-	// commit was kept is known only when the store is opened again.
+	// ErrUncertain is returned by Commit, together with ErrReadOnly, where Pebble failed in the
+	// middle of it: whether the commit was kept is known only when the store is opened again.
 	ErrUncertain = errors.New("engine: whether the commit was kept is unknown")
 
-	// ErrCursor is returned by Actors for a cursor that is not of an earlier page of the same query.
+	// ErrCursor is returned by Actors for a cursor that is not of an earlier page of the same
+	// query.
 	ErrCursor = errors.New("engine: the cursor does not belong to this query")
 
 	// ErrReserved is returned for a write to a key that the engine maintains
@@ -121,8 +122,9 @@ func (e *CorruptError) Is(target error) bool {
 	return ok
 }
 
-// ErrDamaged is what errors.Is finds in the error of Open for a store with damaged or missing files. Nothing was changed then.
-// Every read returns it, too, for a damaged table that Open did not read.
+// ErrDamaged is what errors.Is finds in the error of Open for a store with damaged or missing
+// files. Nothing was changed then. Every read returns it, too, for a damaged table that Open did
+// not read.
 // The error is a DamageError, or several joined, where the files are known.
 var ErrDamaged = errors.New("engine: the store is damaged")
 

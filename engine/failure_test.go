@@ -159,8 +159,8 @@ func TestManifestFaultFreezesTheDisk(t *testing.T) {
 	r.want([]byte{1}, "durable")
 }
 
-// TestTableThatCannotBeWritten: a flush is tried again; meanwhile the store is read-only, or, if the disk is full, commits are refused
-// until it has room.
+// TestTableThatCannotBeWritten: a flush is tried again; meanwhile the store is read-only, or, if
+// the disk is full, commits are refused until it has room.
 func TestTableThatCannotBeWritten(t *testing.T) {
 	for _, fault := range []error{errFault, syscall.ENOSPC} {
 		synctest.Test(t, func(t *testing.T) {
@@ -203,7 +203,8 @@ func TestTableThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestStalledCommitDoesNotKeepAFailedStoreOpen fills all memtables while no table can be written, until a commit waits, and closes.
+// TestStalledCommitDoesNotKeepAFailedStoreOpen fills all memtables while no table can be written,
+// until a commit waits, and closes.
 func TestStalledCommitDoesNotKeepAFailedStoreOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{MemTableBytes: 64 << 10})
@@ -500,8 +501,8 @@ func TestSpareTakesNoRoomThatIsShort(t *testing.T) {
 // growsFrom is the size of the spare before it grows in more than one step.
 const growsFrom = memoryFullSpare / 2
 
-// The log changes while the spare grows: zeros that are written late must not be written over records. Close ends the growth,
-// and waits for it.
+// The log changes while the spare grows: zeros that are written late must not be written over
+// records. Close ends the growth, and waits for it.
 func TestSpareThatGrowsIsNoLogAndIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -533,7 +534,8 @@ func TestSpareThatGrowsIsNoLogAndIsWaitedFor(t *testing.T) {
 	})
 }
 
-// stopSpare fills the store until the spare would grow beyond growsFrom, and holds its writes up until the channel is closed.
+// stopSpare fills the store until the spare would grow beyond growsFrom, and holds its writes up
+// until the channel is closed.
 func (r *rig) stopSpare() (release chan struct{}) {
 	r.t.Helper()
 	release = make(chan struct{})

@@ -16,14 +16,17 @@ var ErrListing = errors.New("engine: the index of actors is not built yet")
 // A FindQuery is a walk over the actors of one type in one order.
 type FindQuery struct {
 	Namespace, Type string
-	// Prefix has the first parts of the keys. It bounds a walk in the order of the keys, or with a Value.
+	// Prefix has the first parts of the keys. It bounds a walk in the order of the keys, or with a
+	// Value.
 	Prefix []string
-	// Field is the order: an element of a tuple, the number of a [keyspace.ListingField] or the name of an attribute. Nil is the
-	// order of the keys, which needs no index.
+	// Field is the order: an element of a tuple, the number of a [keyspace.ListingField] or the
+	// name of an attribute. Nil is the order of the keys, which needs no index.
 	Field []byte
-	// Value is the only value of the field, an element of a tuple. An actor without the attribute has none.
+	// Value is the only value of the field, an element of a tuple. An actor without the attribute
+	// has none.
 	Value []byte
-	// From and To bound the values of the field otherwise, as bytes: From <= value < To. Nil has no bound.
+	// From and To bound the values of the field otherwise, as bytes: From <= value < To. Nil has no
+	// bound.
 	From, To []byte
 	Reverse  bool
 	After    []byte // Row of the entry before the first
@@ -65,16 +68,18 @@ func (f *Found) Get(key []byte) ([]byte, bool, error) {
 	return appendStored(nil, f.read.(reader), f.ID, key)
 }
 
-// Find visits the actors of a query in their order, until visit returns false. All that it reads is of one state of the store. visit
-// must not call the store, which cannot be closed while it runs. The error is ErrListing if there is a Field and no index.
+// Find visits the actors of a query in their order, until visit returns false. All that it reads is
+// of one state of the store. visit must not call the store, which cannot be closed while it runs.
+// The error is ErrListing if there is a Field and no index.
 func (s *Store) Find(q FindQuery, visit func(*Found) (bool, error)) error {
 	return s.FindMerged([]FindQuery{q}, q.After, func(_ int, f *Found) (bool, error) { return visit(f) })
 }
 
-// FindMerged is like Find, for queries of the same Field and Reverse: it visits the actors of all of them in the order of the values,
-// those of one value in the order of the queries. after is the Row of the entry before the first, of whichever query, also
-// if its bounds leave that row out; the queries' own After is not used. visit gets the index of the query too. It holds an iterator
-// for each query.
+// FindMerged is like Find, for queries of the same Field and Reverse: it visits the actors of all
+// of them in the order of the values, those of one value in the order of the queries. after is the
+// Row of the entry before the first, of whichever query, also if its bounds leave that row out; the
+// queries' own After is not used. visit gets the index of the query too. It holds an iterator for
+// each query.
 func (s *Store) FindMerged(queries []FindQuery, after []byte, visit func(int, *Found) (bool, error)) (err error) {
 	if err := s.enter(); err != nil {
 		return err

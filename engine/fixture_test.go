@@ -127,7 +127,8 @@ func older(t *testing.T) Options {
 	return r.o
 }
 
-// A store of format 2 may have rows of format 1, which its first commits as format 3 must not make forgotten.
+// A store of format 2 may have rows of format 1, which its first commits as format 3 must not make
+// forgotten.
 func TestAStoreThatBeganWithFormat1IsOneOfThemForGood(t *testing.T) {
 	for first, chunked := range map[byte]bool{0: true, 1: true, 2: false} { // 0: the row is absent
 		r := newRig(t, Options{})
@@ -171,7 +172,8 @@ func TestReadingAStoreDoesNotChangeItsFormat(t *testing.T) {
 	}
 }
 
-// Whatever a power cut leaves of the first commits, rows of the current format come with the row that says so.
+// Whatever a power cut leaves of the first commits, rows of the current format come with the row
+// that says so.
 func TestFirstCommitsOfAnOlderStoreCarryTheFormat(t *testing.T) {
 	kept := 0
 	for seed := range uint64(16) {
@@ -237,8 +239,8 @@ func age(t *testing.T, s *Store, pick func() bool) {
 	s.chunked = true
 }
 
-// A store that was damaged may be opened without what was lost. An actor whose head was in it must not begin anew over
-// the rest of its rows.
+// A store that was damaged may be opened without what was lost. An actor whose head was in it must
+// not begin anew over the rest of its rows.
 func TestAnActorWithoutItsHeadIsDamaged(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		r := newRig(t, Options{})

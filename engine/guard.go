@@ -121,8 +121,9 @@ func (g *guardFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 		}
 		f, err := g.FS.Create(name, category)
 		if kind, _ := kindOf(g.FS.PathBase(name)); err == nil && kind == manifestFile {
-			// Pebble syncs the directory with the marker that names the manifest. But the manifest must be there before the
-			// marker is, and before marks speak of it: else a power cut takes it, and its number goes to another one.
+			// Pebble syncs the directory with the marker that names the manifest. But the manifest
+			// must be there before the marker is, and before marks speak of it: else a power cut
+			// takes it, and its number goes to another one.
 			if err := syncDir(g.FS, g.FS.PathDir(name)); err != nil {
 				return nil, errors.Join(err, f.Close())
 			}
@@ -316,7 +317,8 @@ func (f *guardFile) Preallocate(offset, length int64) error {
 	if f.dropped() {
 		return nil
 	}
-	// Preallocation is a hint: a disk without the room refuses commits by the watermark, long before a write fails.
+	// Preallocation is a hint: a disk without the room refuses commits by the watermark, long
+	// before a write fails.
 	_ = f.File.Preallocate(offset, length)
 	return nil
 }

@@ -168,7 +168,8 @@ func (m *merged) next() (bool, error) {
 	}
 }
 
-// load returns the metadata of the current key, and its value if that is wanted. Both and the key are valid until next.
+// load returns the metadata of the current key, and its value if that is wanted. Both and the key
+// are valid until next.
 func (m *merged) load(values bool) (*metadata, []byte, error) {
 	if m.slot != nil {
 		return &m.slot.meta, m.slot.value, nil
@@ -284,7 +285,8 @@ func (v view) entries(q *ListQuery, now int64, visit func(*Entry) bool) (err err
 	}
 }
 
-// alone reports whether nothing lies over what is left of the store's range, and the cursor goes forward. It stands on the next key then.
+// alone reports whether nothing lies over what is left of the store's range, and the cursor goes
+// forward. It stands on the next key then.
 func (m *merged) alone() (bool, error) {
 	if m.c == nil || m.reverse || len(m.slots) > 0 || len(m.ranges) > 0 {
 		return false, nil
@@ -296,8 +298,8 @@ func (m *merged) alone() (bool, error) {
 	return true, nil
 }
 
-// plain visits entries as long as each is one row, as most are: the general way takes a third longer. It
-// returns true if visit returned false.
+// plain visits entries as long as each is one row, as most are: the general way takes a third
+// longer. It returns true if visit returned false.
 func (c *cursor) plain(e *Entry, q *ListQuery, now int64, visit func(*Entry) bool) (done bool, err error) {
 	for c.valid && c.whole {
 		data, err := c.it.ValueAndErr()

@@ -16,19 +16,22 @@ import (
 
 // The listing index finds actors of a type by size, by last commit and by attribute. Its claims:
 //
-//  1. Once it is built, an actor that has a name has a row for the step of its size, one for the minute of its last commit, and one
-//     for each sound key of [keyspace.Attribute]; nothing else has rows.
-//  2. The commit that changes what a row says changes the row. It compares what the store has with what it writes, so
-//     whatever wrote the keys, turns, operators or a restore, the rows follow.
+//  1. Once it is built, an actor that has a name has a row for the step of its size, one for the
+//     minute of its last commit, and one for each sound key of [keyspace.Attribute]; nothing else
+//     has rows.
+//  2. The commit that changes what a row says changes the row. It compares what the store has with
+//     what it writes, so whatever wrote the keys, turns, operators or a restore, the rows follow.
 //  3. A commit that changes none of that reads and writes nothing for it.
 //
-// A store of format 3 has no index. [Store.BuildListing] builds it, and until then some rows are missing and none is wrong.
+// A store of format 3 has no index. [Store.BuildListing] builds it, and until then some rows are
+// missing and none is wrong.
 
-// MaxAttribute bounds the value of an attribute, as the element of a tuple. An actor is not found by a longer one.
+// MaxAttribute bounds the value of an attribute, as the element of a tuple. An actor is not found
+// by a longer one.
 const MaxAttribute = 640
 
-// listingRow is the row of the store that says how far the index is built: listingBuilt, or listingPart and the row of the
-// directory up to which it is.
+// listingRow is the row of the store that says how far the index is built: listingBuilt, or
+// listingPart and the row of the directory up to which it is.
 const (
 	listingRow   = "listing"
 	listingPart  = 0
@@ -43,7 +46,8 @@ type listingName struct {
 	attributes []listedAttribute
 }
 
-// listedAttribute is an attribute that the store has, or does not have if the value is empty. Its key is sound.
+// listedAttribute is an attribute that the store has, or does not have if the value is empty. Its
+// key is sound.
 type listedAttribute struct{ key, value []byte }
 
 // maxListed is how many attributes a space remembers.
@@ -109,7 +113,8 @@ func (s *Store) ListingBuilt() (bool, error) {
 	return built, err
 }
 
-// listingProgress returns the row of the directory up to which the index is built: nil if nothing is.
+// listingProgress returns the row of the directory up to which the index is built: nil if nothing
+// is.
 func (s *Store) listingProgress() (upTo []byte, built bool, err error) {
 	_, err = get(databaseOf(s).DB, keyspace.AppendMetaRow(nil, listingRow), func(b []byte) error {
 		d := decoder{b: b}
@@ -125,10 +130,11 @@ func (s *Store) listingProgress() (upTo []byte, built bool, err error) {
 // listingSlice is how many actors BuildListing reads between two commits.
 const listingSlice = 1024
 
-// BuildListing builds what is missing of the listing index: of a store that an earlier release wrote, or after accepted damage. When
-// ctx ends or the disk is full it can be called again, and goes on. No space may be open meanwhile. Where tables are missing, which
-// was accepted, the error is ErrDamaged. It returns how many actors it read, and how many of them have a head that cannot be
-// read: these are not in the index.
+// BuildListing builds what is missing of the listing index: of a store that an earlier release
+// wrote, or after accepted damage. When ctx ends or the disk is full it can be called again, and
+// goes on. No space may be open meanwhile. Where tables are missing, which was accepted, the error
+// is ErrDamaged. It returns how many actors it read, and how many of them have a head that cannot
+// be read: these are not in the index.
 func (s *Store) BuildListing(ctx context.Context) (read, unread int, err error) {
 	if err := s.enter(); err != nil {
 		return 0, 0, err
@@ -249,7 +255,8 @@ func (b *builder) commit(batch *pebble.Batch, progress []byte, last bool) error 
 	return nil
 }
 
-// listingRows returns the rows that the index must have of the actor of a row of the directory; none of an actor without a head.
+// listingRows returns the rows that the index must have of the actor of a row of the directory;
+// none of an actor without a head.
 func listingRows(r reader, directory, value []byte) (rows [][]byte, id keyspace.ActorID, err error) {
 	namespace, typ, key, err := keyspace.ParseDirectoryRow(directory)
 	if err != nil {
@@ -293,9 +300,10 @@ func (s *Store) resetListing() error {
 	return s.guarded(func() error { return databaseOf(s).Delete(keyspace.AppendMetaRow(nil, listingRow), pebble.Sync) })
 }
 
-// CheckListing compares the listing index with the rows of all actors, and calls fault for each row that is missing or that
-// should not be there, as [keyspace.FormatRow] prints it. It reads one state of the store. It returns how many rows the index
-// has. Actors that cannot be read are left out, and the error then says why the first of them cannot. An index that is not built is not
+// CheckListing compares the listing index with the rows of all actors, and calls fault for each row
+// that is missing or that should not be there, as [keyspace.FormatRow] prints it. It reads one
+// state of the store. It returns how many rows the index has. Actors that cannot be read are left
+// out, and the error then says why the first of them cannot. An index that is not built is not
 // checked.
 func (s *Store) CheckListing(ctx context.Context, fault func(row string, missing bool)) (rows int, err error) {
 	if err := s.enter(); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// listingStore makes a store of n actors of type t: their attribute "n" is their number by three, the even ones have a "plan", and each
-// has a value of as many bytes as its number times 100.
+// listingStore makes a store of n actors of type t: their attribute "n" is their number by three,
+// the even ones have a "plan", and each has a value of as many bytes as its number times 100.
 func listingStore(t testing.TB, n int) *Store {
 	t.Helper()
 	s := openTest(t, Options{})
@@ -228,7 +228,8 @@ func TestCheckFindsRowsThatAreMissingOrWrong(t *testing.T) {
 	same(t, rows, 3+4)
 }
 
-// TestAcceptedDamageResetsTheIndex damages a file of the store, and cuts the power before every change of the Open that accepts it.
+// TestAcceptedDamageResetsTheIndex damages a file of the store, and cuts the power before every
+// change of the Open that accepts it.
 func TestAcceptedDamageResetsTheIndex(t *testing.T) {
 	r := newRig(t, Options{})
 	create(t, r.sp, "t", "a")
@@ -250,7 +251,8 @@ func TestAcceptedDamageResetsTheIndex(t *testing.T) {
 	}
 }
 
-// TestACreationThatFailedLeavesNoName lets the commit that names an actor fail on what the actor has already.
+// TestACreationThatFailedLeavesNoName lets the commit that names an actor fail on what the actor
+// has already.
 func TestACreationThatFailedLeavesNoName(t *testing.T) {
 	r := newRig(t, Options{})
 	must(t, r.w.Put(keyspace.Attribute.Append(nil, "n"), tuple.AppendInt(nil, 1), PutOptions{}))
@@ -281,7 +283,8 @@ func TestTheIndexIsNotBuiltIntoTheLastOfADisk(t *testing.T) {
 	returns(t, false)(r.ListingBuilt())
 }
 
-// TestAStoreWithoutATableOfTheAuditLogOpens removes a table that has nothing but records of the audit log.
+// TestAStoreWithoutATableOfTheAuditLogOpens removes a table that has nothing but records of the
+// audit log.
 func TestAStoreWithoutATableOfTheAuditLogOpens(t *testing.T) {
 	r := newRig(t, Options{})
 	r.put(kv("a"), "x")
@@ -302,8 +305,9 @@ func TestAStoreWithoutATableOfTheAuditLogOpens(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeftOfALogHasItsIndexAndItsAuditLog damages the log of a store at many places, and accepts it: what is left of each actor, the
-// index and the audit log are of one moment, and the numbers of records go on.
+// TestWhatIsLeftOfALogHasItsIndexAndItsAuditLog damages the log of a store at many places, and
+// accepts it: what is left of each actor, the index and the audit log are of one moment, and the
+// numbers of records go on.
 func TestWhatIsLeftOfALogHasItsIndexAndItsAuditLog(t *testing.T) {
 	o := small(Options{})
 	s := openTest(t, o)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A process that is just being started by another goroutine has copies of all descriptors until it runs its program. The lock ends
-// with the store nevertheless.
+// A process that is just being started by another goroutine has copies of all descriptors until it
+// runs its program. The lock ends with the store nevertheless.
 func TestClosedDirectoryIsFreeAlthoughAProcessIsBeingStarted(t *testing.T) {
 	dir := t.TempDir()
 	lock, err := lockDir(dir)

@@ -298,7 +298,8 @@ func (w *walker) step() {
 	w.checkCounts()
 }
 
-// checkChanged fails if the model differs since a savepoint and the set says that it has not changed.
+// checkChanged fails if the model differs since a savepoint and the set says that it has not
+// changed.
 func (w *walker) checkChanged(before *model, since *Savepoint) {
 	w.t.Helper()
 	differs := before.records != w.model.records || !reflect.DeepEqual(before.entries, w.model.entries)
@@ -381,7 +382,8 @@ type reading struct {
 	what any
 }
 
-// next compares a key that the read returns. It says nothing of the index of what expires, which is the engine's business.
+// next compares a key that the read returns. It says nothing of the index of what expires, which is
+// the engine's business.
 func (r *reading) next(key []byte) (want modelEntry, counts bool) {
 	if key[0] == byte(keyspace.Expiry.Kind) {
 		return want, false
@@ -536,7 +538,8 @@ func (w *walker) checkAll(r readable) {
 }
 
 // TestRandomOperationsAgreeWithAMap commits now and then, reopens spaces, and
-// compares write set, snapshot and store with the model. Every second walk is on rows of format 1 as well.
+// compares write set, snapshot and store with the model. Every second walk is on rows of format 1
+// as well.
 func TestRandomOperationsAgreeWithAMap(t *testing.T) {
 	eachMode(t, func(t *testing.T, o Options) {
 		for seed := range seeds(3) {
@@ -658,7 +661,8 @@ func checkRows(t testing.TB, s *Store) {
 	checkListing(t, s)
 }
 
-// checkListing compares the listing index with a scan of all rows, and returns how many rows it has.
+// checkListing compares the listing index with a scan of all rows, and returns how many rows it
+// has.
 func checkListing(t testing.TB, s *Store) int {
 	t.Helper()
 	rows, err := s.CheckListing(context.Background(), func(row string, missing bool) { t.Errorf("%s of the index is missing: %v", row, missing) })

@@ -122,8 +122,8 @@ type Options struct {
 	// Dir is the directory of the store; it is created if it does not exist. On
 	// a Disk it may be empty.
 	Dir string
-	// DataDir is the directory that users know, if Dir lies in it: a warning that others can look into it names how to
-	// make it private. Dir by default.
+	// DataDir is the directory that users know, if Dir lies in it: a warning that others can look
+	// into it names how to make it private. Dir by default.
 	DataDir string
 
 	// Disk is a memory filesystem for tests and caches; nil means the operating
@@ -148,9 +148,9 @@ type Options struct {
 	// default is 256 MiB, or a sixteenth of a disk smaller than 4 GiB.
 	MinFreeBytes uint64
 
-	// AcceptDataLoss opens a damaged store without what was lost, where Open returns ErrDamaged otherwise. The logger is
-	// told what is left out, and the files as they were stay in a directory "damaged-N" of the store's. It is for one
-	// start: never leave it on.
+	// AcceptDataLoss opens a damaged store without what was lost, where Open returns ErrDamaged
+	// otherwise. The logger is told what is left out, and the files as they were stay in a
+	// directory "damaged-N" of the store's. It is for one start: never leave it on.
 	AcceptDataLoss bool
 
 	Limits Limits

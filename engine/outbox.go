@@ -26,7 +26,8 @@ type outbox struct {
 	rows, bytes atomic.Int64
 }
 
-// A sequence hands out numbers to commits and knows which of them can be read: those before the first that is not durable yet.
+// A sequence hands out numbers to commits and knows which of them can be read: those before the
+// first that is not durable yet.
 type sequence struct {
 	mu   sync.Mutex
 	next uint64

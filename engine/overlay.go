@@ -57,7 +57,8 @@ type undo struct {
 	was  slot
 }
 
-// outboxRecord is a record of the outbox, or of the audit log; seq, if not nil, is told its sequence number by the commit.
+// outboxRecord is a record of the outbox, or of the audit log; seq, if not nil, is told its
+// sequence number by the commit.
 type outboxRecord struct {
 	data  []byte
 	seq   *uint64

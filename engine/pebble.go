@@ -23,10 +23,10 @@ const memTables = 4
 //     rare turn. Four memtables let a burst go on while three are flushed.
 //   - Pebble takes memtables out of the cache: without room for them a store that
 //     is written to caches nothing.
-//   - The log is synced once for all commits that wait (there is no minimum
-//     interval: a lone commit should not wait), and its files are recycled by
-//     Pebble, or begin as a spare (spareLog). Sstables are synced in steps of 1 MiB, so that a flush does not
-//     end in one long sync which commits queue behind.
+//   - The log is synced once for all commits that wait (there is no minimum interval: a lone commit
+//     should not wait), and its files are recycled by Pebble, or begin as a spare (spareLog).
+//     Sstables are synced in steps of 1 MiB, so that a flush does not end in one long sync which
+//     commits queue behind.
 //   - A write stall is felt by every actor. So compaction out of level 0 starts
 //     at 4 files and writes stop only at 36.
 //   - Blocks of 8 KiB below level 0. To wake an actor that nobody used for long
@@ -43,9 +43,8 @@ const memTables = 4
 //     may be next, and one that holds most of what is in use halves the time of
 //     pages and lists.
 //   - docs/benchmarks.md, "Tables of the store", has the figures.
-//   - The format version is pinned, so that a store can be opened again by the
-//     build before. Value separation into files of their own, experimental in this version of Pebble, is
-//     off.
+//   - The format version is pinned, so that a store can be opened again by the build before. Value
+//     separation into files of their own, experimental in this version of Pebble, is off.
 func pebbleOptions(o Options, fs *guardFS, s *Store) *pebble.Options {
 	p := &pebble.Options{
 		Comparer:                    newComparer(),
@@ -84,8 +83,9 @@ func pebbleOptions(o Options, fs *guardFS, s *Store) *pebble.Options {
 		// lets a day pass would do little else.
 		p.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
 	}
-	// No compactions because of reads, which can write far more than they save (cockroachdb/pebble#1143, for which CockroachDB turned
-	// them off). To sample reads takes a tenth of each step of an iterator.
+	// No compactions because of reads, which can write far more than they save
+	// (cockroachdb/pebble#1143, for which CockroachDB turned them off). To sample reads takes a
+	// tenth of each step of an iterator.
 	p.Experimental.ReadSamplingMultiplier = -1
 	for i := range p.Levels {
 		p.Levels[i].FilterPolicy = bitsPerKey

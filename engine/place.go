@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// A place is where the last visit with After was stopped: long listings are read page by page, and the next page goes on with the same
-// iterator.
+// A place is where the last visit with After was stopped: long listings are read page by page, and
+// the next page goes on with the same iterator.
 type place struct {
 	mu     sync.Mutex
 	c      any // *cursor, which is one of Pebble's: forward, on the last key that was visited, which is one row; nil if there is no place

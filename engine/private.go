@@ -17,7 +17,8 @@ const (
 	fileMode fs.FileMode = 0o600
 )
 
-// privateFS is the operating system's disk, where files that are made are private whatever the umask is.
+// privateFS is the operating system's disk, where files that are made are private whatever the
+// umask is.
 type privateFS struct{ vfs.FS }
 
 func (p privateFS) Unwrap() vfs.FS { return p.FS }
@@ -54,8 +55,8 @@ func made[F io.Closer](name string, f F, err error) (F, error) {
 	return f, nil
 }
 
-// warnIfOpenToOthers logs the first path that other users of the machine can read: one of the directories, or a file in
-// the last of them. An older version or a chmod left it so.
+// warnIfOpenToOthers logs the first path that other users of the machine can read: one of the
+// directories, or a file in the last of them. An older version or a chmod left it so.
 func warnIfOpenToOthers(log *slog.Logger, disk vfs.FS, dirs ...string) {
 	if runtime.GOOS == "windows" { // has no such modes
 		return

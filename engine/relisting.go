@@ -142,7 +142,8 @@ func (w *WriteSet) relistAttribute(r *relisting, name *listingName, sl *slot, be
 	return nil
 }
 
-// listingName returns how the index names the actor; nil if it has no name. keep: it is remembered for the next commits.
+// listingName returns how the index names the actor; nil if it has no name. keep: it is remembered
+// for the next commits.
 func (w *WriteSet) listingName(keep bool) (name *listingName, err error) {
 	sp := w.space
 	switch {
@@ -161,8 +162,8 @@ func (w *WriteSet) listingName(keep bool) (name *listingName, err error) {
 	return name, nil
 }
 
-// unlist adds the changes of a commit that destroys the actor. The rows of one whose head was not read are looked for among
-// all of its type, because what they would be found by may be damaged.
+// unlist adds the changes of a commit that destroys the actor. The rows of one whose head was not
+// read are looked for among all of its type, because what they would be found by may be damaged.
 func (w *WriteSet) unlist(r *relisting) (err error) {
 	sp, was := w.space, &w.space.head
 	if !w.destroyed.named {

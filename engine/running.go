@@ -11,9 +11,10 @@ import (
 // runningName names the metadata row that is there while a node runs on the store.
 const runningName = "running"
 
-// MarkRunning records durably that a node runs on the store, and reports whether the node before it ended without
-// MarkStopped: by a crash, a signal or a power cut. A store of a version without the mark counts as stopped in order. Tools
-// that only look at a store do not call it, so that they do not change the answer.
+// MarkRunning records durably that a node runs on the store, and reports whether the node before it
+// ended without MarkStopped: by a crash, a signal or a power cut. A store of a version without the
+// mark counts as stopped in order. Tools that only look at a store do not call it, so that they do
+// not change the answer.
 func (s *Store) MarkRunning() (unclean bool, err error) {
 	if err := s.enter(); err != nil {
 		return false, err

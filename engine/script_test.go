@@ -12,9 +12,10 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// TestEngineScripts runs the life cycles of testdata/scripts with each way to commit. A line is a call, and what it returns follows
-// its block; `go test ./engine -run TestEngineScripts -rewrite` writes the results anew. The number after most calls is that of an
-// actor. Keys and values are Go strings without quotes; x*300 is a long value.
+// TestEngineScripts runs the life cycles of testdata/scripts with each way to commit. A line is a
+// call, and what it returns follows its block; `go test ./engine -run TestEngineScripts -rewrite`
+// writes the results anew. The number after most calls is that of an actor. Keys and values are Go
+// strings without quotes; x*300 is a long value.
 func TestEngineScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		eachMode(t, func(t *testing.T, o Options) {

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// A table or a log is made shorter by shrinkStep after each shrinkPause before it is removed. So at most 128 MiB go in a second. While
-// files follow each other, a step is twice as long after each shrinkLonger, so that removing them keeps up with what Pebble
-// no longer needs.
+// A table or a log is made shorter by shrinkStep after each shrinkPause before it is removed. So at
+// most 128 MiB go in a second. While files follow each other, a step is twice as long after each
+// shrinkLonger, so that removing them keeps up with what Pebble no longer needs.
 //
-// To remove a large file at once holds up the syncs of other files: a loop that writes to a file and syncs it, on ext4 with online
-// discard, waited up to 190 ms beside removals of 64 MiB, up to 11 beside these steps, and up to 4 beside nothing.
+// To remove a large file at once holds up the syncs of other files: a loop that writes to a file
+// and syncs it, on ext4 with online discard, waited up to 190 ms beside removals of 64 MiB, up to
+// 11 beside these steps, and up to 4 beside nothing.
 const (
 	shrinkStep   = 512 << 10
 	shrinkPause  = 4 * time.Millisecond
@@ -26,8 +27,8 @@ type shrinker struct {
 	ended time.Time // when the last one was done
 }
 
-// shrink makes a file that is removed next shorter, a step whenever pause returns true, until one step is left. It leaves a
-// file alone that has another name too, whose content that name keeps.
+// shrink makes a file that is removed next shorter, a step whenever pause returns true, until one
+// step is left. It leaves a file alone that has another name too, whose content that name keeps.
 func (s *shrinker) shrink(path string, pause func() bool) {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || names(info) != 1 {

@@ -14,7 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A table is made shorter step by step before it is removed; other files, and one that has another name, are removed as they are.
+// A table is made shorter step by step before it is removed; other files, and one that has another
+// name, are removed as they are.
 func TestLargeFileIsRemovedInSteps(t *testing.T) {
 	t.Parallel()
 	const size = 3*shrinkStep + 1000
@@ -45,7 +46,8 @@ func TestLargeFileIsRemovedInSteps(t *testing.T) {
 	}
 }
 
-// Steps get longer while removals follow each other. There are none while the store is being closed, and a disk that freezes keeps the file.
+// Steps get longer while removals follow each other. There are none while the store is being
+// closed, and a disk that freezes keeps the file.
 func TestRemovalsKeepUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -81,7 +83,8 @@ func TestRemovalsKeepUp(t *testing.T) {
 	})
 }
 
-// A crash in the middle of a removal leaves a file that is shorter than it was. The next Open removes it.
+// A crash in the middle of a removal leaves a file that is shorter than it was. The next Open
+// removes it.
 func TestFilesThatWereMadeShorterAreNoDamage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{Dir: t.TempDir()})

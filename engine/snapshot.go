@@ -106,8 +106,9 @@ func (sn *Snapshot) List(q ListQuery) (Page, error) {
 	return view{store: snapOf(sn.opened), id: sn.id}.list(q, sn.now, &sn.store.opts.Limits)
 }
 
-// Each is [WriteSet.Each] as of the snapshot. A visit with After that visit stops is expected to go on with After: an iterator stays open
-// until DropPlace or Close, which keeps memory and files that the store has replaced.
+// Each is [WriteSet.Each] as of the snapshot. A visit with After that visit stops is expected to go
+// on with After: an iterator stays open until DropPlace or Close, which keeps memory and files that
+// the store has replaced.
 func (sn *Snapshot) Each(q ListQuery, visit func(*Entry) bool) error {
 	if err := sn.enter(); err != nil {
 		return err
@@ -166,8 +167,8 @@ func (s *Store) closeSnapshots() error {
 	return errors.Join(errs...)
 }
 
-// Snapshot returns the state of an actor as of its last applied commit, without opening its space. It is for actors that
-// sleep, or that another goroutine runs. Expired keys read as absent.
+// Snapshot returns the state of an actor as of its last applied commit, without opening its space.
+// It is for actors that sleep, or that another goroutine runs. Expired keys read as absent.
 func (s *Store) Snapshot(id keyspace.ActorID) *Snapshot {
 	return (&Space{store: s, id: id}).Snapshot()
 }

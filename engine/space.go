@@ -40,8 +40,8 @@ type Space struct {
 	set     WriteSet
 }
 
-// stateCache is what the store has under the key of the state, so that neither waking an actor nor a turn that rewrites
-// the state reads anything else.
+// stateCache is what the store has under the key of the state, so that neither waking an actor nor
+// a turn that rewrites the state reads anything else.
 type stateCache struct {
 	exists bool
 	meta   metadata
@@ -59,9 +59,9 @@ func (s *Store) OpenSpace(id keyspace.ActorID) (*Space, error) {
 	return s.openSpace(id, (*Space).load)
 }
 
-// NewSpace opens the space of an actor that the store has nothing of, as OpenSpace does, and reads nothing. The id must come
-// from NewActorID: if the store has rows of it, its counts are wrong from then on. The exception is an
-// actor that its caller destroys: its rows may be damaged.
+// NewSpace opens the space of an actor that the store has nothing of, as OpenSpace does, and reads
+// nothing. The id must come from NewActorID: if the store has rows of it, its counts are wrong from
+// then on. The exception is an actor that its caller destroys: its rows may be damaged.
 func (s *Store) NewSpace(id keyspace.ActorID) (*Space, error) {
 	return s.openSpace(id, (*Space).begin)
 }
@@ -127,7 +127,8 @@ func (sp *Space) begin() error {
 	return nil
 }
 
-// manySpaces is how many spaces must have been open for their map to be made anew when few are left: a map does not shrink.
+// manySpaces is how many spaces must have been open for their map to be made anew when few are
+// left: a map does not shrink.
 const manySpaces = 1024
 
 // forget removes a space from the ones that are open, if it is the latest.
@@ -164,8 +165,9 @@ func (sp *Space) Head() Head {
 	return h
 }
 
-// SetLimits makes the space obey limits of its own instead of the store's. Fields that are zero mean their defaults; l
-// must not be changed afterwards, so that many spaces can share it. It returns the faults of the limits, joined.
+// SetLimits makes the space obey limits of its own instead of the store's. Fields that are zero
+// mean their defaults; l must not be changed afterwards, so that many spaces can share it. It
+// returns the faults of the limits, joined.
 func (sp *Space) SetLimits(l *Limits) error {
 	full := *l
 	full.EnsureDefaults()
@@ -186,15 +188,17 @@ func (sp *Space) Durable() Version { return Version(sp.durable.Load()) }
 // Writes returns the write set of the space. There is one; a commit empties it.
 func (sp *Space) Writes() *WriteSet { return &sp.set }
 
-// Fence keeps the space from committing ever again: its Commit returns ErrFenced. Unlike the other methods it may be
-// called by any goroutine, to take an actor away from one that will not give it up.
+// Fence keeps the space from committing ever again: its Commit returns ErrFenced. Unlike the other
+// methods it may be called by any goroutine, to take an actor away from one that will not give it
+// up.
 func (sp *Space) Fence() {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	sp.fence()
 }
 
-// fence no longer counts the memory of written, but does not touch it, since a turn may be using it. REQUIRES: sp.mu.
+// fence no longer counts the memory of written, but does not touch it, since a turn may be using
+// it. REQUIRES: sp.mu.
 func (sp *Space) fence() {
 	sp.fenced = true
 	sp.written.spend(&sp.store.written, -sp.written.bytes)

@@ -17,21 +17,23 @@ type TypeStorage struct {
 	Type   string
 	Actors int64
 	Bytes  int64 // of their keys and values, without traces; the size of each actor rounded down by [keyspace.SizeStep]
-	// Kinds has the bytes of the rows of each kind of key, before compression, estimated from a sample of actors in which a large
-	// one is more likely.
+	// Kinds has the bytes of the rows of each kind of key, before compression, estimated from a
+	// sample of actors in which a large one is more likely.
 	Kinds map[keyspace.Kind]int64
 }
 
-// The sample of [Store.Storage]: how many actors of a type, and how much of the rows of one kind is read of each. What is beyond that
-// is counted as the files have it, compressed and without the newest commits.
+// The sample of [Store.Storage]: how many actors of a type, and how much of the rows of one kind is
+// read of each. What is beyond that is counted as the files have it, compressed and without the
+// newest commits.
 const (
 	storageSample = 32
 	storageRows   = 512
 	storageBytes  = 256 << 10
 )
 
-// Storage returns what the types of a namespace take up. It reads a row of the listing index for each actor: a million of them take
-// some tenths of a second. The error is ErrListing if there is no index, and ErrDamaged if tables are missing, which was accepted.
+// Storage returns what the types of a namespace take up. It reads a row of the listing index for
+// each actor: a million of them take some tenths of a second. The error is ErrListing if there is
+// no index, and ErrDamaged if tables are missing, which was accepted.
 func (s *Store) Storage(namespace string) (all []TypeStorage, err error) {
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -90,7 +92,8 @@ func (s *Store) Storage(namespace string) (all []TypeStorage, err error) {
 	return all, it.Error()
 }
 
-// A sample has places for actors. Each place has each actor that came with a probability that is as its weight.
+// A sample has places for actors. Each place has each actor that came with a probability that is as
+// its weight.
 type sample struct {
 	sum    float64 // of the weights so far
 	weight float64 // of the last actor
@@ -109,7 +112,8 @@ func (s *sample) next(size int64) bool {
 	return s.sum > s.first
 }
 
-// take gives the actor its places. That a place keeps its actor until the sum is x has the probability sum/x.
+// take gives the actor its places. That a place keeps its actor until the sum is x has the
+// probability sum/x.
 func (s *sample) take(id keyspace.ActorID) {
 	for i := range s.places {
 		p := &s.places[i]

@@ -54,7 +54,8 @@ func TestStorageIsCountedByTypeAndEstimatedByKind(t *testing.T) {
 	near("bytes of one", float64(large.Bytes), 4<<20, 0.1)
 	near("entries of one, by its files", float64(large.Kinds[keyspace.UserKV.Kind]), 4<<20, 0.5)
 	near("queue of one", float64(large.Kinds[keyspace.QueueMessage.Kind]), 1_000, 0.2)
-	// Of 32 places half have queues; that fewer than 3 or more than 29 have them is less likely than one in ten million.
+	// Of 32 places half have queues; that fewer than 3 or more than 29 have them is less likely
+	// than one in ten million.
 	for _, kind := range []keyspace.Kind{keyspace.UserKV.Kind, keyspace.QueueMessage.Kind} {
 		near(kind.String(), float64(small.Kinds[kind]), 190_000, 0.95)
 	}

@@ -87,9 +87,10 @@ type failure struct {
 // StoreFormat is the version of everything that a store keeps outside of
 // versioned values: which rows there are and what they mean. It only grows.
 //
-// Format 2 has small values in the rows of their metadata, and the head with the state; see metadata and root. Format 3 has
-// encodings of values, format 4 the listing index. An older store gets the current format with its first commit. Its rows are
-// rewritten as they are used, and its listing index is built by BuildListing.
+// Format 2 has small values in the rows of their metadata, and the head with the state; see
+// metadata and root. Format 3 has encodings of values, format 4 the listing index. An older store
+// gets the current format with its first commit. Its rows are rewritten as they are used, and its
+// listing index is built by BuildListing.
 const StoreFormat = 4
 
 // Open opens the store in Options.Dir and creates it if it does not exist. ctx
@@ -120,8 +121,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// makeDir makes a directory and those above it that are missing, so that a power cut cannot take them back: the entry of
-// each is synced in the one above it.
+// makeDir makes a directory and those above it that are missing, so that a power cut cannot take
+// them back: the entry of each is synced in the one above it.
 func makeDir(fs vfs.FS, dir string) error {
 	var synced []string
 	for d := dir; ; {
@@ -177,8 +178,9 @@ func (s *Store) open() (err error) {
 		return found.err()
 	}
 	if usage, err := s.guard.GetDiskUsage(dir); err == nil {
-		// Pebble sets aside a log of the size of a memtable for each of its memtables, which a small disk cannot give; and
-		// without room to flush a memtable it would wait in Open for ever.
+		// Pebble sets aside a log of the size of a memtable for each of its memtables, which a
+		// small disk cannot give; and without room to flush a memtable it would wait in Open for
+		// ever.
 		if s.opts.MemTableBytes == DefaultMemTableBytes {
 			s.opts.MemTableBytes = min(DefaultMemTableBytes, max(usage.TotalBytes/64, 1<<20))
 		}
@@ -313,8 +315,9 @@ const (
 	firstFormatRow = "made-with-format" // the format that the store was made with; absent where an early version of format 2 made it
 )
 
-// checkFormat reads the format row, or writes it into a store without rows. It returns the format of an older store, which the
-// first commit makes one of the current format, so that a program which only reads changes nothing; else 0.
+// checkFormat reads the format row, or writes it into a store without rows. It returns the format
+// of an older store, which the first commit makes one of the current format, so that a program
+// which only reads changes nothing; else 0.
 func (s *Store) checkFormat() (older uint64, err error) {
 	row := keyspace.AppendMetaRow(nil, formatRow)
 	format, found, err := s.number(row)
@@ -400,7 +403,8 @@ func (s *Store) Close() error {
 	return err
 }
 
-// Writable returns nil, or why a commit would be refused now: ErrReadOnly, ErrDiskFull or ErrClosed.
+// Writable returns nil, or why a commit would be refused now: ErrReadOnly, ErrDiskFull or
+// ErrClosed.
 func (s *Store) Writable() error {
 	if err := s.enter(); err != nil {
 		return err
@@ -471,8 +475,8 @@ func get(r reader, row []byte, use func(value []byte) error) (bool, error) {
 	return err == nil, err
 }
 
-// An iterator is one of Pebble's whose errors name a damaged table, and say what is wrong once: Close returns nil for an error that
-// was returned before.
+// An iterator is one of Pebble's whose errors name a damaged table, and say what is wrong once:
+// Close returns nil for an error that was returned before.
 type iterator struct {
 	*pebble.Iterator
 	failed bool

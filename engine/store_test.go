@@ -19,7 +19,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// Each commit is told when it is durable, in order, also one without changes, which waits for those before.
+// Each commit is told when it is durable, in order, also one without changes, which waits for those
+// before.
 func TestOnDurableComesInCommitOrder(t *testing.T) {
 	eachMode(t, func(t *testing.T, o Options) {
 		s := openTest(t, o)
@@ -81,7 +82,8 @@ func TestTwoSpacesOfOneActorNeverBothCommit(t *testing.T) {
 	wantValue(t, sp.Writes(), []byte{1}, fmt.Sprint(sp.Head().Version))
 }
 
-// A snapshot goes on where a visit was stopped, but not with other keys. Nothing is left of it when it is closed, or the store is.
+// A snapshot goes on where a visit was stopped, but not with other keys. Nothing is left of it when
+// it is closed, or the store is.
 func TestAVisitOfOtherKeysDoesNotGoOnWhereOneWasStopped(t *testing.T) {
 	for _, end := range []string{"snapshot", "store", "place", "in a visit"} {
 		r := newRig(t, Options{})
@@ -169,7 +171,8 @@ func TestStoreOfAnotherFormatIsRefused(t *testing.T) {
 		must(t, r.Close())
 		wantErr(t, errOf(Open(t.Context(), r.o)), want)
 	}
-	// A store of a later version of Pebble is refused by the name of the file that says so, and is left as it is.
+	// A store of a later version of Pebble is refused by the name of the file that says so, and is
+	// left as it is.
 	m := newLogImage(t)
 	const marker = "marker.format-version.000099.099"
 	m.set(t, marker, nil)
@@ -215,8 +218,8 @@ func TestOneDirectoryIsOpenOnce(t *testing.T) {
 	}
 }
 
-// A store tells whether the node before ended in order; a store that was only looked at does not change that. Notes are no
-// other metadata of the store.
+// A store tells whether the node before ended in order; a store that was only looked at does not
+// change that. Notes are no other metadata of the store.
 func TestMarkRunningTellsAnUncleanEnd(t *testing.T) {
 	r := newRig(t, Options{})
 	must(t, r.SetNote("running", []byte("far")))
@@ -235,7 +238,8 @@ func TestMarkRunningTellsAnUncleanEnd(t *testing.T) {
 	}
 }
 
-// TestCompactDropsWhatWasOverwritten writes the same keys many times over, and compares the size of the tables.
+// TestCompactDropsWhatWasOverwritten writes the same keys many times over, and compares the size of
+// the tables.
 func TestCompactDropsWhatWasOverwritten(t *testing.T) {
 	s := openTest(t, Options{})
 	const actors, times = 20, 30

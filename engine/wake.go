@@ -97,8 +97,8 @@ func (w *WriteSet) NextWake() (dueMS int64) {
 	return dueMS
 }
 
-// DropWakes removes rows of destroyed actors, by their Row. The removal is not synced: a power cut may bring rows back, and
-// the caller finds and drops them again.
+// DropWakes removes rows of destroyed actors, by their Row. The removal is not synced: a power cut
+// may bring rows back, and the caller finds and drops them again.
 func (s *Store) DropWakes(rows [][]byte) error {
 	if err := s.enter(); err != nil {
 		return err

@@ -68,8 +68,8 @@ type spareLog struct {
 	closed bool     // no goroutine may begin
 }
 
-// Sizes of the first spare, and of the steps in which it grows. On a memory disk nothing is gained by a spare, and each sync
-// copies the whole log, so there it is just large enough to be tested.
+// Sizes of the first spare, and of the steps in which it grows. On a memory disk nothing is gained
+// by a spare, and each sync copies the whole log, so there it is just large enough to be tested.
 //
 // It is written page by page: Linux keeps in one piece what was written in one
 // call, and then counts and looks through all of it with each small write there.
@@ -92,7 +92,8 @@ func newSpareLog(g *guardFS, free *freeSpace, dir string, memTable uint64, memor
 	return w
 }
 
-// start makes a spare unless one is left, and reports whether it did. It is called before there are logs.
+// start makes a spare unless one is left, and reports whether it did. It is called before there are
+// logs.
 func (w *spareLog) start() (made bool) {
 	if w.ready = w.left(); w.ready == 0 {
 		w.ready = w.grow(0, w.first)
@@ -222,7 +223,8 @@ func (w *spareLog) replace(old, name string) vfs.File {
 	}
 	f := w.take(name, info.Size())
 	if f != nil {
-		// To remove a large file takes long, and commits wait here. If it is not done before the store is closed, Pebble does it at the next Open.
+		// To remove a large file takes long, and commits wait here. If it is not done before the
+		// store is closed, Pebble does it at the next Open.
 		w.mu.Lock()
 		w.unused = append(w.unused, old)
 		w.mu.Unlock()

@@ -70,8 +70,8 @@ type PutOptions struct {
 	// It stays in the store, and in the counts, until it is deleted; see Expired.
 	ExpireAt int64
 
-	// Encoding says what the bytes of the value are, for the layers above: 1 to 255, or 0 for a value without one. See
-	// Entry.Encoding. The state of an actor has none.
+	// Encoding says what the bytes of the value are, for the layers above: 1 to 255, or 0 for a
+	// value without one. See Entry.Encoding. The state of an actor has none.
 	Encoding uint8
 
 	// New says that the key is absent, which saves the lookup. If the key exists,
@@ -121,7 +121,8 @@ func (w *WriteSet) committed() {
 	w.commits++
 }
 
-// nextState returns the state as it will be after the commit of the write set. A value that has data rows is left out.
+// nextState returns the state as it will be after the commit of the write set. A value that has
+// data rows is left out.
 func (w *WriteSet) nextState() (s stateCache) {
 	i := w.overlay.find(stateKey())
 	switch {
@@ -177,8 +178,8 @@ func (w *WriteSet) Version() Version { return w.version }
 // Now returns the clock of the turn, in Unix ms.
 func (w *WriteSet) Now() int64 { return w.clock() }
 
-// Time returns the time of the turn in progress, or of the last commit, in Unix ms. Versions that follow each other never have
-// earlier times, whatever the clock does.
+// Time returns the time of the turn in progress, or of the last commit, in Unix ms. Versions that
+// follow each other never have earlier times, whatever the clock does.
 func (w *WriteSet) Time() int64 { return w.at }
 
 // Mark makes the turn a change though it may write nothing, so that it has a
@@ -270,8 +271,9 @@ func (w *WriteSet) Rollback(s Savepoint) {
 	o.arena.rewind(mark{blocks: int(s.blocks), used: s.used, held: s.bytes})
 }
 
-// Only reports whether Rollback would undo changes of keys of the given kinds, with their expiry and what handles them, and
-// nothing else. It is false if the set was committed since the savepoint.
+// Only reports whether Rollback would undo changes of keys of the given kinds, with their expiry
+// and what handles them, and nothing else. It is false if the set was committed since the
+// savepoint.
 func (w *WriteSet) Only(since *Savepoint, kinds ...keyspace.Kind) bool {
 	if w.commits != since.commits || w.created != since.state.created || w.destroyed != since.state.destroyed {
 		return false
@@ -358,8 +360,8 @@ func (w *WriteSet) turnBytes() int {
 	return w.Bytes() - int(w.floor)
 }
 
-// maxTurn returns how many bytes a turn may write. A turn that needs more memory than all sets may take is too large, and
-// not one to try again.
+// maxTurn returns how many bytes a turn may write. A turn that needs more memory than all sets may
+// take is too large, and not one to try again.
 func (w *WriteSet) maxTurn() int {
 	return int(min(int64(w.space.limits.MaxWriteSet), w.space.store.writing.limit/writeStep*writeStep))
 }
@@ -383,7 +385,8 @@ func (w *WriteSet) Room() int64 {
 	return max(0, min(room, w.space.limits.Quota-w.bytes))
 }
 
-// MaxEntry returns the most bytes that a key under keyspace.UserKV.Kind, without its first byte, and its value may have.
+// MaxEntry returns the most bytes that a key under keyspace.UserKV.Kind, without its first byte,
+// and its value may have.
 func (w *WriteSet) MaxEntry() (key, value int) {
 	return w.space.limits.MaxKey, w.space.limits.MaxValue
 }
@@ -564,7 +567,8 @@ func (w *WriteSet) kill(i int, was metadata) {
 	w.reindex(key, was.expire, 0)
 }
 
-// Stat returns what counts under a key, without the value. A key that has expired counts until it is deleted, and is found.
+// Stat returns what counts under a key, without the value. A key that has expired counts until it
+// is deleted, and is found.
 func (w *WriteSet) Stat(key []byte) (e Entry, ok bool, err error) {
 	var m metadata
 	if i := w.overlay.find(key); i >= 0 {

@@ -289,8 +289,8 @@ func TestSetThatCannotBeDividedIsLeftWhole(t *testing.T) {
 	}
 }
 
-// Changed tells whether there is anything to commit since a savepoint, and Only tells a part whether a rollback undoes its own
-// keys alone.
+// Changed tells whether there is anything to commit since a savepoint, and Only tells a part
+// whether a rollback undoes its own keys alone.
 func TestEachKindOfWriteIsAChange(t *testing.T) {
 	r := newRig(t, Options{})
 	w := r.w

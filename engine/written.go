@@ -6,19 +6,23 @@ import (
 	"unsafe"
 )
 
-// written has what the store has under keys that the space wrote lately and again, so that to write one once more reads
-// nothing. Nothing else changes the rows of the actor, so what it has is right until the space is fenced. Its claims:
+// written has what the store has under keys that the space wrote lately and again, so that to write
+// one once more reads nothing. Nothing else changes the rows of the actor, so what it has is right
+// until the space is fenced. Its claims:
 //
-//  1. It has only keys that were in the store when they were written, and no table before fewMisses of them were looked up.
-//  2. It grows while lookups of what is in the store miss more often than not. All spaces of a store have writtenBytes, first come,
-//     first served; commits at the same time may pass that a little.
+//  1. It has only keys that were in the store when they were written, and no table before fewMisses
+//     of them were looked up.
+//  2. It grows while lookups of what is in the store miss more often than not. All spaces of a
+//     store have writtenBytes, first come, first served; commits at the same time may pass that a
+//     little.
 type written struct {
 	table  []writtenKey
 	missed int // lookups of what is in the store, since the table grew; each that found it here takes one off
 	bytes  int64
 }
 
-// writtenKey is a key in one of the places that its hash has; meta is what the store has, if the key is not empty.
+// writtenKey is a key in one of the places that its hash has; meta is what the store has, if the
+// key is not empty.
 type writtenKey struct {
 	key  []byte
 	meta metadata
@@ -36,7 +40,8 @@ const (
 
 var writtenSeed = maphash.MakeSeed()
 
-// at returns the place of a key. If it has none, the place is empty or another key's. REQUIRES: there is a table.
+// at returns the place of a key. If it has none, the place is empty or another key's. REQUIRES:
+// there is a table.
 func (k *written) at(key []byte) (at *writtenKey, same bool) {
 	hash := maphash.Bytes(writtenSeed, key)
 	places := k.table[hash%uint64(len(k.table)/keyPlaces)*keyPlaces:][:keyPlaces]
@@ -104,7 +109,8 @@ func (k *written) commit(w *WriteSet, all *atomic.Int64) {
 	k.spend(all, took)
 }
 
-// grow makes a table, or a larger one, if it is time and the store has room. It reports whether there is one.
+// grow makes a table, or a larger one, if it is time and the store has room. It reports whether
+// there is one.
 func (k *written) grow(all *atomic.Int64) bool {
 	had := len(k.table)
 	if k.missed < max(fewMisses, 2*had) || had >= mostKeys {

@@ -15,7 +15,8 @@ func writtenSoon(sp *Space) {
 	}
 }
 
-// checkWritten compares what a space has of the keys that it wrote with the store, and what it counts with what it holds.
+// checkWritten compares what a space has of the keys that it wrote with the store, and what it
+// counts with what it holds.
 func checkWritten(t testing.TB, sp *Space) (keys int) {
 	t.Helper()
 	bytes := int64(len(sp.written.table)) * writtenKeyIn
@@ -86,7 +87,8 @@ func TestAKeyThatIsWrittenAgainIsNotLookedUp(t *testing.T) {
 	same(t, r.Store.written.Load(), 0)
 }
 
-// What a remote caller chooses, keys and how many actors there are, does not make it exceed its memory.
+// What a remote caller chooses, keys and how many actors there are, does not make it exceed its
+// memory.
 func TestWhatWasWrittenHasABoundAndIsGivenBack(t *testing.T) {
 	r := newRig(t, Options{})
 	busy := func(n int) *Space {

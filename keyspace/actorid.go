@@ -53,9 +53,9 @@ func (id ActorID) AppendString(dst []byte) []byte {
 // MarshalText returns what [ActorID.String] returns; the error is always nil.
 func (id ActorID) MarshalText() ([]byte, error) { return uuid.UUID(id).MarshalText() }
 
-// UnmarshalText parses the form 8-4-4-4-12 in hexadecimal digits of either case. It refuses the other
-// forms of [uuid.Parse], and a UUID that [NewActorID] does not make. The error is a [*SyntaxError];
-// its offset is 0 if 36 characters are not of that form.
+// UnmarshalText parses the form 8-4-4-4-12 in hexadecimal digits of either case. It refuses the
+// other forms of [uuid.Parse], and a UUID that [NewActorID] does not make. The error is a
+// [*SyntaxError]; its offset is 0 if 36 characters are not of that form.
 func (id *ActorID) UnmarshalText(text []byte) error {
 	parsed, err := parseActorID(string(text))
 	if err != nil {

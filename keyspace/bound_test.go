@@ -62,8 +62,8 @@ func TestRangeHoldsTheKeysOfALayoutAndNoOthers(t *testing.T) {
 	}
 }
 
-// The range of tuples that begin with some elements excludes a last string that merely goes on with a 00 byte. So do those of
-// keys and rows that are made of tuples.
+// The range of tuples that begin with some elements excludes a last string that merely goes on with
+// a 00 byte. So do those of keys and rows that are made of tuples.
 func TestRangesHoldExactlyWhatBeginsAlike(t *testing.T) {
 	pack := func(elements ...any) []byte {
 		packed, err := tuple.Tuple(elements).Pack()

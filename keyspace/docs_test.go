@@ -12,7 +12,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// docRows returns the rows of the table of docs/keyspace.md under a heading that has a column: their cells without backquotes.
+// docRows returns the rows of the table of docs/keyspace.md under a heading that has a column:
+// their cells without backquotes.
 func docRows(t *testing.T, section, column string) (rows []map[string]string) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/keyspace.md")

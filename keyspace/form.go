@@ -34,8 +34,8 @@ func (l *Text) Parse(key []byte) (string, error) {
 // Packed is a key of any tuple.
 type Packed struct{ layout }
 
-// Append appends the key of a tuple in its packed form. With the packed form of the first elements it
-// is the start of the range of all keys that begin with them, which ends at [TupleEnd].
+// Append appends the key of a tuple in its packed form. With the packed form of the first elements
+// it is the start of the range of all keys that begin with them, which ends at [TupleEnd].
 func (l *Packed) Append(dst, packed []byte) []byte {
 	return append(append(dst, byte(l.Kind)), packed...)
 }
@@ -167,8 +167,8 @@ func (l *Timed) Append(dst []byte, atMS int64, key []byte) []byte {
 	return tuple.AppendBytes(l.Prefix(dst, atMS), key)
 }
 
-// Prefix appends what the keys of one millisecond begin with. As the end of a range it excludes that
-// millisecond and all later ones.
+// Prefix appends what the keys of one millisecond begin with. As the end of a range it excludes
+// that millisecond and all later ones.
 func (l *Timed) Prefix(dst []byte, atMS int64) []byte {
 	return tuple.AppendInt(append(dst, byte(l.Kind)), atMS)
 }
@@ -233,8 +233,8 @@ func (l *Inner) Parse(key []byte) ([]byte, error) {
 // InnerPart is a key of a tuple of a logical key and one element of any type.
 type InnerPart struct{ layout }
 
-// Append appends the key for a logical key that can expire and a packed element. Without the element it is the start of
-// the range of all elements, which ends at [TupleEnd].
+// Append appends the key for a logical key that can expire and a packed element. Without the
+// element it is the start of the range of all elements, which ends at [TupleEnd].
 func (l *InnerPart) Append(dst, key, part []byte) []byte {
 	return append(tuple.AppendBytes(append(dst, byte(l.Kind)), key), part...)
 }
@@ -242,8 +242,8 @@ func (l *InnerPart) Append(dst, key, part []byte) []byte {
 // Numbered is a key of a tuple of a number and any elements.
 type Numbered struct{ layout }
 
-// Append appends the key of a number and a tuple in its packed form. Without the tuple it is the start of the range of all
-// keys of the number, which ends at [TupleEnd].
+// Append appends the key of a number and a tuple in its packed form. Without the tuple it is the
+// start of the range of all keys of the number, which ends at [TupleEnd].
 func (l *Numbered) Append(dst []byte, n uint64, packed []byte) []byte {
 	return append(tuple.AppendUint(append(dst, byte(l.Kind)), n), packed...)
 }
@@ -268,7 +268,8 @@ func (l *InnerItem) Append(dst, key []byte, n int64) []byte {
 	return tuple.AppendInt(l.Prefix(dst, key), n)
 }
 
-// Prefix appends what the keys of all numbers of a logical key begin with. The range ends at [TupleEnd].
+// Prefix appends what the keys of all numbers of a logical key begin with. The range ends at
+// [TupleEnd].
 func (l *InnerItem) Prefix(dst, key []byte) []byte {
 	return tuple.AppendBytes(append(dst, byte(l.Kind)), key)
 }

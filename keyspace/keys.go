@@ -1,7 +1,7 @@
 package keyspace
 
-// The table of all logical keys. Each row is the one statement of a layout: the functions that print
-// and take apart any key read it, and a test holds docs/keyspace.md to it.
+// The table of all logical keys. Each row is the one statement of a layout: the functions that
+// print and take apart any key read it, and a test holds docs/keyspace.md to it.
 var (
 	// Persisted is the key of the actor's state.
 	Persisted = Single{layout{Kind: 0x01, prints: "persisted", owner: "actor", value: "state of the actor"}}
@@ -25,12 +25,13 @@ var (
 	// QueueMetadata is the key of what all queues of the actor share.
 	QueueMetadata = Single{layout{Kind: 0x06, prints: "queue-metadata", owner: "queues", value: "next message id and counts"}}
 
-	// WorkflowName is the key of a name in the registry that locations refer to. Indexes count from 0.
+	// WorkflowName is the key of a name in the registry that locations refer to. Indexes count from
+	// 0.
 	WorkflowName = Element[uint32]{layout{Kind: KindWorkflow, family: "\x15\x01", prints: "workflow/name %",
 		fields: []field{{asUint32, "name index"}}, owner: "workflow", value: "name"}}
 
-	// WorkflowHistory is the key of an entry of the history. A segment is the index of a name, or the
-	// tuple (name index, iteration) for an iteration of a loop.
+	// WorkflowHistory is the key of an entry of the history. A segment is the index of a name, or
+	// the tuple (name index, iteration) for an iteration of a loop.
 	WorkflowHistory = Place{layout{Kind: KindWorkflow, family: "\x15\x02", prints: "workflow/history%",
 		fields: []field{{asLocation, "segment..."}}, value: "entry of the history"}}
 
@@ -55,14 +56,16 @@ var (
 	WorkflowMessage = Element[uint64]{layout{Kind: KindWorkflow, family: "\x15\x06", prints: "workflow/inbox %",
 		fields: []field{{asUint, "number"}}, value: "message from another run"}}
 
-	// WorkflowBlob is the key of the head of a large value, and with a chunk number the key of a part.
+	// WorkflowBlob is the key of the head of a large value, and with a chunk number the key of a
+	// part.
 	WorkflowBlob = Blob{layout{Kind: KindWorkflow, family: "\x15\x08", prints: "workflow/blob %",
 		fields: []field{{asHash, "SHA-256"}}, value: "head of a large value"}}
 
 	workflowBlobPart = layout{Kind: KindWorkflow, family: "\x15\x08", prints: "workflow/blob %/chunk %",
 		fields: []field{{asHash, "SHA-256"}, {asChunk, "chunk"}}, value: "part of a large value"}
 
-	// TraceChunk is the key of a chunk of spans: the start of its bucket in Unix seconds, and its number there.
+	// TraceChunk is the key of a chunk of spans: the start of its bucket in Unix seconds, and its
+	// number there.
 	TraceChunk = MomentItem{layout{Kind: KindTraces, family: "\x15\x01", prints: "trace/%/chunk %",
 		fields: []field{{asInt, "bucket start s"}, {asUint, "chunk"}}, owner: "traces", value: "one chunk of spans"}}
 
@@ -106,8 +109,8 @@ var (
 	Event = Number{layout{Kind: 0x16, prints: "event/%", fields: []field{{asU64From1, "event sequence"}},
 		owner: "events", value: "event kept for resuming subscribers"}}
 
-	// QueueReady is the key of the index of messages that can be received now. Its rank is the negated
-	// priority of the message, so keys order as messages are received.
+	// QueueReady is the key of the index of messages that can be received now. Its rank is the
+	// negated priority of the message, so keys order as messages are received.
 	QueueReady = Index{layout{Kind: 0x17, prints: "queue-ready(%, %, %)",
 		fields: []field{{asString, "queue"}, {asInt, "rank"}, {asUint, "id"}},
 		owner:  "queues", value: "empty; index of the messages that can be received"}}
@@ -158,7 +161,8 @@ var (
 	// Run is the key of what a living workflow run waits for.
 	Run = Single{layout{Kind: 0x22, prints: "run", owner: "runs", value: "what a workflow run that lives waits for: a time, the state"}}
 
-	// KVScope is the key of a scope of the key-value store, by the key that all keys in it begin with.
+	// KVScope is the key of a scope of the key-value store, by the key that all keys in it begin
+	// with.
 	KVScope = Inner{layout{Kind: 0x23, prints: "kv-scope(%)", fields: []field{{asKey, "kv key"}},
 		owner: "kv", value: "policy of a scope"}}
 
@@ -166,12 +170,13 @@ var (
 	KVCount = Inner{layout{Kind: 0x24, prints: "kv-count(%)", fields: []field{{asKey, "kv key"}},
 		owner: "kv", value: "entries, bytes and groups of a scope"}}
 
-	// KVGroup is the key of the counts of a group: of the entries of a scope with the same next part.
+	// KVGroup is the key of the counts of a group: of the entries of a scope with the same next
+	// part.
 	KVGroup = InnerPart{layout{Kind: 0x25, prints: "kv-group(%, %)", fields: []field{{asKey, "kv key"}, {asElements, "part"}},
 		owner: "kv", value: "entries and bytes of a group"}}
 
-	// KVVersion is the key of what an entry was, by the negated version of the commit that made it so: keys order from the
-	// newest to the oldest.
+	// KVVersion is the key of what an entry was, by the negated version of the commit that made it
+	// so: keys order from the newest to the oldest.
 	KVVersion = InnerItem{layout{Kind: 0x26, prints: "kv-version(%, %)", fields: []field{{asKey, "kv key"}, {asInt, "-version"}},
 		owner: "kv", value: "what an entry was: its value and times, or that it was gone"}}
 
@@ -209,8 +214,8 @@ var (
 	Usage = Number{layout{Kind: 0x2F, prints: "usage/%", fields: []field{{asU64, "day"}},
 		owner: "usage", value: "what the actor did on a day: calls, turns, time, bytes"}}
 
-	// Attribute is the key of an attribute that actors are found by. Without its kind it is the element
-	// of the name.
+	// Attribute is the key of an attribute that actors are found by. Without its kind it is the
+	// element of the name.
 	Attribute = Name{layout{Kind: 0x30, prints: "attribute(%)", fields: []field{{asString, "name"}},
 		owner: "attributes", value: "value of an attribute that actors are found by: one element of a tuple"}}
 )

@@ -301,8 +301,9 @@ func unknown(key []byte) *SyntaxError {
 }
 
 // Format prints a logical key for people: kv("users", 42), workflow/history[3, loop 3 #7, 5],
-// sqlite/main/chunk 0, alarm("remind", ""). Bytes that are not a key print as the name of their kind,
-// if it has one, a question mark, and all bytes in hexadecimal: queue?x"0501". It never panics.
+// sqlite/main/chunk 0, alarm("remind", ""). Bytes that are not a key print as the name of their
+// kind, if it has one, a question mark, and all bytes in hexadecimal: queue?x"0501". It never
+// panics.
 func Format(key []byte) string {
 	l, v, bad := find(key)
 	if bad == nil {

@@ -27,9 +27,9 @@ func MinuteStep(ms int64) int64 {
 	return ms - (ms%minute+minute)%minute
 }
 
-// AppendListing appends what all rows of the listing index of one actor type begin with. A row goes on
-// with a field, a value, and the parts of the actor's key. The field is the number of a [ListingField] or
-// the name of an attribute, the value any element of a tuple.
+// AppendListing appends what all rows of the listing index of one actor type begin with. A row goes
+// on with a field, a value, and the parts of the actor's key. The field is the number of a
+// [ListingField] or the name of an attribute, the value any element of a tuple.
 func AppendListing(dst []byte, namespace, typ string) []byte {
 	return tuple.AppendString(AppendListingNamespace(dst, namespace), typ)
 }

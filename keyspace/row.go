@@ -277,7 +277,8 @@ func AppendAuditRow(dst []byte, seq uint64) []byte {
 	return tuple.AppendUint(tuple.AppendInt(appendSpace(dst, spaceAudit), auditRecord), seq)
 }
 
-// AppendAuditActorRow appends the row that finds a record of the audit log by its actor. The rows of one actor order by sequence.
+// AppendAuditActorRow appends the row that finds a record of the audit log by its actor. The rows
+// of one actor order by sequence.
 func AppendAuditActorRow(dst []byte, namespace, typ string, key []string, seq uint64) []byte {
 	dst = tuple.AppendInt(appendSpace(dst, spaceAudit), auditActor)
 	dst = tuple.AppendString(dst, namespace)

@@ -91,7 +91,8 @@ func TestRowVectors(t *testing.T) {
 	}
 }
 
-// The rows of an actor are in its space, first those of its keys. Rows of wakes order by time, then by actor.
+// The rows of an actor are in its space, first those of its keys. Rows of wakes order by time, then
+// by actor.
 func TestRowsAreInTheirOrder(t *testing.T) {
 	last := ActorID(bytes.Repeat([]byte{0xFF}, 16))
 	for _, id := range []ActorID{testID, last} {

@@ -296,8 +296,8 @@ func ParseAuditActorRow(row []byte) (uint64, error) {
 }
 
 // FormatRow prints a row for people, the logical key in it as [Format] does:
-// actor/<actor id>/kv("users", 42)/data 0. Bytes that are not a row print as a question mark and all
-// bytes in hexadecimal. It never panics.
+// actor/<actor id>/kv("users", 42)/data 0. Bytes that are not a row print as a question mark and
+// all bytes in hexadecimal. It never panics.
 func FormatRow(row []byte) string {
 	r, err := ParseRow(row)
 	if err != nil {

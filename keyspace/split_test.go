@@ -86,8 +86,8 @@ func TestSplitKeepsWhatPebbleRequires(t *testing.T) {
 	}
 }
 
-// checkRows verifies that rows made from any key come back whole, and that they order as the keys do: those of a key together,
-// the data before the metadata.
+// checkRows verifies that rows made from any key come back whole, and that they order as the keys
+// do: those of a key together, the data before the metadata.
 func checkRows(t *testing.T, a, b []byte) {
 	t.Helper()
 	row, metadata, rowB := AppendDataRow(nil, testID, a, 1677), AppendMetadataRow(nil, testID, a), AppendDataRow(nil, testID, b, 7)

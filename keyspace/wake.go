@@ -19,9 +19,9 @@ const (
 	WakeChange      WakeKind = 11 // changes of entries of a map, by name, that its handler has not handled
 )
 
-// The times of rows that are never due. They keep lists of workflow runs in the wake index: the runs
-// that are paused or have failed. A commit of the actor changes a list, and a node reads it without a
-// look at the actors.
+// The times of rows that are never due. They keep lists of workflow runs in the wake index: the
+// runs that are paused or have failed. A commit of the actor changes a list, and a node reads it
+// without a look at the actors.
 const (
 	PausedRunsDue int64 = 1 << 61
 	FailedRunsDue int64 = 1<<61 + 1

@@ -22,7 +22,8 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// TestTurnScripts of package node has what turns do. Here is what takes a context, a query or another program.
+// TestTurnScripts of package node has what turns do. Here is what takes a context, a query or
+// another program.
 
 func TestDeadlineAndTraceReachTheCallee(t *testing.T) {
 	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
@@ -115,7 +116,8 @@ func TestQueryCannotWriteNorCallActionsAndMayCrash(t *testing.T) {
 	})
 }
 
-// The goroutines that run queries make small answers in a buffer of theirs, which the next answer must not show through.
+// The goroutines that run queries make small answers in a buffer of theirs, which the next answer
+// must not show through.
 func TestAnswersOfQueriesShareNoMemory(t *testing.T) {
 	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
 		var answers [][]byte
@@ -189,7 +191,8 @@ func TestQueryThatWouldWaitForItsOwnCallerIsACycle(t *testing.T) {
 		return nil
 	}}
 	with(t, spec, func(t *testing.T, h *actortest.Harness) {
-		// First a is new: its first turn asks b, whose query asks a. Then b's query wakes an actor whose wake hook calls a.
+		// First a is new: its first turn asks b, whose query asks a. Then b's query wakes an actor
+		// whose wake hook calls a.
 		for _, key := range []string{"a", "calls-a"} {
 			within(t, 0, func() {
 				_, err := do(h, "a", func(_ *bot, ctx *actor.Context) (string, error) {
@@ -203,7 +206,8 @@ func TestQueryThatWouldWaitForItsOwnCallerIsACycle(t *testing.T) {
 	})
 }
 
-// The reply of a to b is in a commit that is not made yet when a's next turn asks b, which is being created.
+// The reply of a to b is in a commit that is not made yet when a's next turn asks b, which is being
+// created.
 func TestReplyThatWaitsForTheDiskIsNoCycle(t *testing.T) {
 	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
 		mustDo(t, h, "a", add(0)) // known to be quick, so that its turns share commits
@@ -262,7 +266,8 @@ func TestOverdueAlarmsFirePacedAfterARestart(t *testing.T) {
 	}, func(o *runtime.Options) { o.AlarmConcurrency = 8 })
 }
 
-// TestSessionScripts of package gateway has what waits for what. Here a node runs many calls at once.
+// TestSessionScripts of package gateway has what waits for what. Here a node runs many calls at
+// once.
 
 // A socket is a WebSocket to the bot a of a node.
 type socket struct {

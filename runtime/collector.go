@@ -19,11 +19,13 @@ import (
 // collectorTimeout is how long Close waits for a collector.
 const collectorTimeout = 5 * time.Second
 
-// instances is the namespace of OpenTelemetry for ids of instances that are made of what is known of them.
+// instances is the namespace of OpenTelemetry for ids of instances that are made of what is known
+// of them.
 var instances = uuid.MustParse("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
 
-// openCollector makes the exporters of spans and metrics that the environment asks for. It also says what sends them: what the environment
-// has, and else the same id after each start in a directory.
+// openCollector makes the exporters of spans and metrics that the environment asks for. It also
+// says what sends them: what the environment has, and else the same id after each start in a
+// directory.
 func (r *Runtime) openCollector(ctx context.Context) (err error) {
 	o := &r.options
 	var fault error // which matters only if there is a collector
@@ -70,7 +72,8 @@ func (r *Runtime) unsent() float64 {
 	return float64(r.exporter.Dropped())
 }
 
-// closeCollector sends the last spans and metrics, side by side. What is not sent by then is lost, and the log says so.
+// closeCollector sends the last spans and metrics, side by side. What is not sent by then is lost,
+// and the log says so.
 func (r *Runtime) closeCollector(ctx context.Context, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -174,8 +174,8 @@ func awaitWaiting(t *testing.T, rt *runtime.Runtime, key ...string) wfhost.RunSt
 	}
 }
 
-// exactCounts compares the number of keys and bytes that each actor knows of itself with its rows: its run tells the
-// store how large the old rows are that it writes over.
+// exactCounts compares the number of keys and bytes that each actor knows of itself with its rows:
+// its run tells the store how large the old rows are that it writes over.
 func exactCounts(t *testing.T, h *actortest.Harness) {
 	t.Helper()
 	page, err := h.List(t.Context(), host.ListQuery{Limit: 1000})

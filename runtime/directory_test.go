@@ -15,7 +15,8 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// Errors of a directory that cannot be used, and of a store that cannot be read, name the page that helps.
+// Errors of a directory that cannot be used, and of a store that cannot be read, name the page that
+// helps.
 const (
 	directoryPage = "docs/operate/start.md#the-data-directory"
 	damagePage    = "docs/operate/damaged-store.md"

@@ -21,7 +21,8 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// A migration that panics fails its actor, and not the node. So does state that a newer program wrote, and nothing of it changes.
+// A migration that panics fails its actor, and not the node. So does state that a newer program
+// wrote, and nothing of it changes.
 func TestStateTooNewIsRefusedAndDataUntouched(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		mustDo(t, h, "a", add(1))
@@ -262,7 +263,8 @@ func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 			fatalIf(t, e == nil || e.Code != actor.Unavailable, "%s: %v", name, err)
 			errorIf(t, name == "write" && e.Retryable, "%s: the caller is told that nothing was done, which nobody knows", name)
 		}
-		// The store is read-only now: what was never durable must not show, not even after the actor left memory.
+		// The store is read-only now: what was never durable must not show, not even after the
+		// actor left memory.
 		for range 2 {
 			wantCode(t, errOf(do(rt, "a", add(0))), actor.Unavailable)
 			wantCode(t, look(), actor.Unavailable)
@@ -274,8 +276,9 @@ func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 	})
 }
 
-// TestWhatWasNeverDurableIsNotShownToOperators lets the sync of commits fail and reads what the store holds by every way
-// that wakes no actor: the actors of those commits are refused, and lists leave them out and name them.
+// TestWhatWasNeverDurableIsNotShownToOperators lets the sync of commits fail and reads what the
+// store holds by every way that wakes no actor: the actors of those commits are refused, and lists
+// leave them out and name them.
 func TestWhatWasNeverDurableIsNotShownToOperators(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -346,7 +349,8 @@ func TestWhatWasNeverDurableIsNotShownToOperators(t *testing.T) {
 	})
 }
 
-// readAll reads in all ways before the disk has answered, and again later. Nobody may be told anything before.
+// readAll reads in all ways before the disk has answered, and again later. Nobody may be told
+// anything before.
 func readAll(t *testing.T, reads map[string]func() error, meanwhile func(answer func()), answer func()) {
 	t.Helper()
 	for when := range 2 { // actors leave memory meanwhile, except actors that the disk lost
@@ -380,7 +384,8 @@ func wantText(want string) func(got string, err error) error {
 	}
 }
 
-// holdSync holds the next sync of the log up until answer is called, and lets it and all later ones fail.
+// holdSync holds the next sync of the log up until answer is called, and lets it and all later ones
+// fail.
 func (n *node) holdSync() (answer func()) {
 	hold := make(chan struct{})
 	n.disk.Fail(func(op, path string) error {
@@ -393,7 +398,8 @@ func (n *node) holdSync() (answer func()) {
 	return func() { close(hold) }
 }
 
-// listAll reads a list page by page, and says of each page which keys it has and which actors it is without.
+// listAll reads a list page by page, and says of each page which keys it has and which actors it is
+// without.
 func listAll(ctx context.Context, rt *runtime.Runtime, q host.ListQuery) (string, error) {
 	var pages []string
 	for {
@@ -419,7 +425,8 @@ func addresses(list []host.Address) (s string) {
 	return s
 }
 
-// TestPauseThatWasNeverDurableIsNotListed lets the sync of the commit fail that pauses a run, and lists the runs.
+// TestPauseThatWasNeverDurableIsNotListed lets the sync of the commit fail that pauses a run, and
+// lists the runs.
 func TestPauseThatWasNeverDurableIsNotListed(t *testing.T) {
 	does("naps undurably", func(ctx workflow.Context, _ claim) (string, error) {
 		return "", workflow.Sleep(ctx, "nap", 100*time.Hour)

@@ -41,7 +41,8 @@ func found(t *testing.T, list func(host.ListQuery) (host.ListPage, error), q hos
 	}
 }
 
-// ranked makes bots b0 to b11: their rank is their number by three, the even ones are live, each has a day, and the size grows.
+// ranked makes bots b0 to b11: their rank is their number by three, the even ones are live, each
+// has a day, and the size grows.
 func ranked(t *testing.T, n actor.Node) {
 	t.Helper()
 	for i := range 12 {
@@ -242,7 +243,8 @@ func (h *readHook) Deadline() (time.Time, bool) {
 	return h.Context.Deadline()
 }
 
-// An answer that ends within a page of actors goes on after the last of them, whatever has happened to the others meanwhile.
+// An answer that ends within a page of actors goes on after the last of them, whatever has happened
+// to the others meanwhile.
 func TestAnAnswerOverManyDatabasesGoesOnAfterItsLastActor(t *testing.T) {
 	destroy := func(h *actortest.Harness) error { return h.Destroy(context.Background(), botAt("a")) }
 	pause := func(h *actortest.Harness) error {

@@ -18,7 +18,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host/hosttest"
 )
 
-// TestConnectionScripts and TestStreamScripts of package node have events and items of one life. Here are two lives.
+// TestConnectionScripts and TestStreamScripts of package node have events and items of one life.
+// Here are two lives.
 
 // tell makes an action that emits n events and appends as many items, which count on.
 func tell(n int) action {
@@ -176,7 +177,8 @@ func TestAPositionOfAnotherLifeIsTold(t *testing.T) {
 	})
 }
 
-// TestQueueScripts of package node has how an actor handles its queues. Here are workers, replies and other actors.
+// TestQueueScripts of package node has how an actor handles its queues. Here are workers, replies
+// and other actors.
 
 func queueStats(t *testing.T, stats func(context.Context) (handle.QueueStats, error)) handle.QueueStats {
 	t.Helper()
@@ -229,8 +231,9 @@ func TestReplyOutlivesTheNode(t *testing.T) {
 	})
 }
 
-// What a turn posts to the queue of another actor is part of its commit: it survives a crash, arrives once and in order, and
-// is nowhere if the turn failed. A turn whose post is refused fails, whatever its handler returns.
+// What a turn posts to the queue of another actor is part of its commit: it survives a crash,
+// arrives once and in order, and is nowhere if the turn failed. A turn whose post is refused fails,
+// whatever its handler returns.
 func TestMessageThatATurnPostsToAnotherActorIsPartOfItsCommit(t *testing.T) {
 	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
 		ctx, to := t.Context(), func(ctx *actor.Context) actor.Ref[bot] { return bots.Ref(ctx, "b") }
@@ -273,7 +276,8 @@ func TestMessageThatATurnPostsToAnotherActorIsPartOfItsCommit(t *testing.T) {
 	})
 }
 
-// One call removes up to 10,000 messages and says whether there are more; in Go they are all removed.
+// One call removes up to 10,000 messages and says whether there are more; in Go they are all
+// removed.
 func TestPurgeSaysWhetherItIsDone(t *testing.T) {
 	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
 		ctx, a := t.Context(), bots.Ref(h, "a")

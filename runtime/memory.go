@@ -185,13 +185,15 @@ func (o *Options) memoryMetrics(r prometheus.Registerer, budget int64) error {
 	return r.Register(g)
 }
 
-// gcPercent is how much the heap grows between two collections, in percent of what is live. A node's live heap is small
-// beside its budget, and collections were a fifth of a short workflow run's processor time at Go's default of 100. The
-// memory limit still holds: close to it Go collects sooner.
+// gcPercent is how much the heap grows between two collections, in percent of what is live. A
+// node's live heap is small beside its budget, and collections were a fifth of a short workflow
+// run's processor time at Go's default of 100. The memory limit still holds: close to it Go
+// collects sooner.
 const gcPercent = 400
 
 // limitGo sets Go's soft memory limit to what the parts that Go does not manage leave of the
-// budget, unless GOMEMLIMIT is set, and gcPercent, unless GOGC or the program has set that. The function that it returns undoes that.
+// budget, unless GOMEMLIMIT is set, and gcPercent, unless GOGC or the program has set that. The
+// function that it returns undoes that.
 func (o *Options) limitGo() (undo func()) {
 	undo = func() {}
 	if os.Getenv("GOGC") == "" {

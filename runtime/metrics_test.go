@@ -127,7 +127,8 @@ func TestANodeSendsItsMetricsToACollector(t *testing.T) {
 	errorIf(t, len(slices.Compact(instances)) != 1 || len(instances[0]) != 36, "the instances are %v", instances)
 }
 
-// TestVariablesCountOnlyIfTheyNameACollector: those of the other programs of a machine must not stop a node that sends nothing.
+// TestVariablesCountOnlyIfTheyNameACollector: those of the other programs of a machine must not
+// stop a node that sends nothing.
 func TestVariablesCountOnlyIfTheyNameACollector(t *testing.T) {
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "shop")
 	for _, name := range []string{"OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_BSP_SCHEDULE_DELAY", "OTEL_METRIC_EXPORT_INTERVAL"} {
@@ -214,7 +215,8 @@ func TestProfilesShowTheTypeAndTheWorkOfAGoroutine(t *testing.T) {
 		return "", ctx.Go("unique-task-4711", func(*actor.Task) error { hold(); return nil })
 	})
 	var calls sync.WaitGroup
-	// Without an address there are no profiles and no labels. The profiles show the goroutines of the whole process.
+	// Without an address there are no profiles and no labels. The profiles show the goroutines of
+	// the whole process.
 	errorIf(t, silent.PprofAddr() != "", "profiles are served on %s", silent.PprofAddr())
 	calls.Go(func() { mustDo(t, silent, "a", act) })
 	<-begun

@@ -23,11 +23,13 @@ import (
 
 var modelSeeds = flag.Int("model-seeds", 2, "how many random histories the model test runs")
 
-// TestRandomHistoriesAgreeWithTheModel drives a few actors at random (writes, messages, alarms, errors, panics, sleeps)
-// through power cuts at random moments and restarts, and compares with what a simple model allows.
+// TestRandomHistoriesAgreeWithTheModel drives a few actors at random (writes, messages, alarms,
+// errors, panics, sleeps) through power cuts at random moments and restarts, and compares with what
+// a simple model allows.
 //
-// A power cut leaves calls in flight without an answer. Each such call may have happened or not, but nothing between: what a
-// turn writes to the state, rows, entries, a queue, alarms, events and messages stands or falls together.
+// A power cut leaves calls in flight without an answer. Each such call may have happened or not,
+// but nothing between: what a turn writes to the state, rows, entries, a queue, alarms, events and
+// messages stands or falls together.
 func TestRandomHistoriesAgreeWithTheModel(t *testing.T) {
 	seeds := *modelSeeds
 	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
@@ -52,8 +54,8 @@ type model struct {
 	t      *testing.T
 	h      *actortest.Harness
 	random *rand.Rand
-	// Turns write rows as well. They take much of the log, and when Pebble begins a new one, commits wait in a way that time
-	// does not pass. So there are few calls between power cuts.
+	// Turns write rows as well. They take much of the log, and when Pebble begins a new one,
+	// commits wait in a way that time does not pass. So there are few calls between power cuts.
 	rows bool
 	node atomic.Pointer[runtime.Runtime] // the one to call; stopping nodes answer Unavailable
 
@@ -139,7 +141,8 @@ func (m *model) run() {
 	m.check()
 }
 
-// slow makes each sync of the log take a few milliseconds, so that the power fails while calls wait for one.
+// slow makes each sync of the log take a few milliseconds, so that the power fails while calls wait
+// for one.
 func (m *model) slow() {
 	m.node.Store(m.h.Runtime())
 	seed := m.random.Uint64()
@@ -349,7 +352,8 @@ func (m *model) check() {
 	m.compare()
 }
 
-// queue checks that each message of a queue was handled once, or failed too often and is a dead letter.
+// queue checks that each message of a queue was handled once, or failed too often and is a dead
+// letter.
 func (m *model) queue(key string, got bot) {
 	m.t.Helper()
 	var sent []int

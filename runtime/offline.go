@@ -24,8 +24,8 @@ import (
 )
 
 // An Offline looks into the data of a node that is stopped, whatever actor types the data belongs
-// to. It runs no actor, and except by ControlRun and RebuildIndex it changes nothing but what opening
-// the store does. No node can open the data meanwhile.
+// to. It runs no actor, and except by ControlRun and RebuildIndex it changes nothing but what
+// opening the store does. No node can open the data meanwhile.
 type Offline struct {
 	// Namespace selects the namespace; Inspect sets "default".
 	Namespace string
@@ -62,8 +62,8 @@ func (o *Offline) ExportSQL(ctx context.Context, a host.Address, w io.Writer) er
 	return sqlite.StoredSQL(ctx, o.store, o.Namespace, a, w)
 }
 
-// Read answers a method that reads an actor's key-value store: kv.get, kv.get_many, kv.list, kv.count,
-// kv.branches or kv.render. An actor that is not there has no entries. It also
+// Read answers a method that reads an actor's key-value store: kv.get, kv.get_many, kv.list,
+// kv.count, kv.branches or kv.render. An actor that is not there has no entries. It also
 // answers trace.read.
 func (o *Offline) Read(ctx context.Context, r *host.Request) (host.Reply, error) {
 	if r.Method == host.TraceRead {
@@ -72,14 +72,14 @@ func (o *Offline) Read(ctx context.Context, r *host.Request) (host.Reply, error)
 	return kv.StoredReply(o.store, o.Namespace, r, time.Now())
 }
 
-// QueryMany runs a read-only statement on the databases of many actors. The error code is UnknownType if there are no actors of the
-// type.
+// QueryMany runs a read-only statement on the databases of many actors. The error code is
+// UnknownType if there are no actors of the type.
 func (o *Offline) QueryMany(ctx context.Context, in *host.QueryManyInput) (host.QueryManyOutput, error) {
 	return offline.QueryStored(ctx, o.store, o.Namespace, in)
 }
 
-// TraceDocument returns spans of an actor and their parents as an OTLP document in JSON, and the cursor of the next page. The error
-// code is NotFound if there is no such actor.
+// TraceDocument returns spans of an actor and their parents as an OTLP document in JSON, and the
+// cursor of the next page. The error code is NotFound if there is no such actor.
 func (o *Offline) TraceDocument(ctx context.Context, a host.Address, in *hosttrace.ReadInput) ([]byte, string, error) {
 	return trace.StoredDocument(ctx, o.store, o.Namespace, a, in)
 }
@@ -115,15 +115,16 @@ func (o *Offline) ControlRun(ctx context.Context, a host.Address, c host.RunCont
 	return offline.ControlStoredRun(ctx, o.store, o.Namespace, a, c)
 }
 
-// List pages through actors: in the order of type and key, unless the query has another. Conditions on
-// the state find actors that are paused.
+// List pages through actors: in the order of type and key, unless the query has another. Conditions
+// on the state find actors that are paused.
 func (o *Offline) List(_ context.Context, q host.ListQuery) (host.ListPage, error) {
 	return offline.StoredList(o.store, o.Namespace, q)
 }
 
-// CheckIndex compares the index of actors with the rows of all actors. It calls fault for each row of the index that is
-// missing, or that no actor has, and returns how many rows there are; built is false, and nothing is
-// compared, if an earlier release wrote the data and no node of this one has run on it.
+// CheckIndex compares the index of actors with the rows of all actors. It calls fault for each row
+// of the index that is missing, or that no actor has, and returns how many rows there are; built is
+// false, and nothing is compared, if an earlier release wrote the data and no node of this one has
+// run on it.
 func (o *Offline) CheckIndex(ctx context.Context, fault func(row string, missing bool)) (rows int, built bool, err error) {
 	if built, err = o.store.ListingBuilt(); err != nil || !built {
 		return 0, false, err

@@ -78,9 +78,9 @@ type Options struct {
 	// in the program's own server. An address beyond loopback is refused unless Token or Authorize
 	// is set.
 	Listen string
-	// Token, if not "", is demanded of every HTTP request but GET /healthz and the pages of the dashboard as "Authorization:
-	// Bearer <token>". A request to the key-value store of an actor may have a token of the actor
-	// instead, as token.create makes it.
+	// Token, if not "", is demanded of every HTTP request but GET /healthz and the pages of the
+	// dashboard as "Authorization: Bearer <token>". A request to the key-value store of an actor
+	// may have a token of the actor instead, as token.create makes it.
 	Token string
 	// Authorize, if not nil, is asked about every HTTP request except CORS preflights, after the
 	// token. An *actor.Error is passed on to the client; any other error becomes permission_denied
@@ -104,8 +104,8 @@ type Options struct {
 	// NATSListen, if not "", runs a NATS server in the process and opens its port there. An address
 	// beyond loopback is refused unless Token is set, which NATS clients then need too.
 	NATSListen string
-	// NATSServer starts the server of NATSListen: set it to localnats.Serve. Only programs that name
-	// that function have the server in them, which is 13 MB.
+	// NATSServer starts the server of NATSListen: set it to localnats.Serve. Only programs that
+	// name that function have the server in them, which is 13 MB.
 	NATSServer func(listen, token, storeDir string, log *slog.Logger) (NATSServer, error)
 	// NATSURL, if not "", is the NATS server, or the comma-separated servers of a cluster, to
 	// publish changes to and to take calls from.
@@ -141,8 +141,8 @@ type Options struct {
 	// MaxMailboxBytes bounds the inputs of the calls that wait in the mailboxes of all actors: 2/64
 	// of Memory if 0.
 	MaxMailboxBytes int64
-	// MaxEventBytes bounds the events that wait for the clients of all actors, and what all watchers of entries remember:
-	// 2/64 of Memory if 0.
+	// MaxEventBytes bounds the events that wait for the clients of all actors, and what all
+	// watchers of entries remember: 2/64 of Memory if 0.
 	// Beyond it, a subscriber that is slow goes on from the kept history, and a connection that
 	// does not read is cut off.
 	MaxEventBytes int64
@@ -172,10 +172,12 @@ type Options struct {
 	Traces TraceOptions
 	// Usage says whether it is counted what actors do.
 	Usage UsageOptions
-	// AuditMaxAge is how long the audit log keeps its records: 90 days if 0. See docs/operate/audit.md.
+	// AuditMaxAge is how long the audit log keeps its records: 90 days if 0. See
+	// docs/operate/audit.md.
 	AuditMaxAge time.Duration
 	// TurnGrace is how long after its deadline a handler may still return before its turn is
-	// abandoned; 0 means 5 seconds. The node looks once a second, and so may abandon it up to a second later.
+	// abandoned; 0 means 5 seconds. The node looks once a second, and so may abandon it up to a
+	// second later.
 	TurnGrace time.Duration
 	// AlarmConcurrency bounds the alarms that run or wait in mailboxes at once, which paces a
 	// restart; 0 means 256.
@@ -186,16 +188,19 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// UsageOptions say whether a node counts what its actors do on each day, and keeps that in their keyspaces.
+// UsageOptions say whether a node counts what its actors do on each day, and keeps that in their
+// keyspaces.
 type UsageOptions struct {
 	// Off counts nothing, so that actors that nobody bills take no room for it.
 	Off bool
 }
 
-// TraceOptions say which traces a node records, in the keyspaces of the actors that take part. A trace that began elsewhere is
-// recorded if its caller says so; of callers from outside, ten times PerSecond in a second. Turns and queries that fail or are slow
-// are recorded in any case. Spans also go to a collector of OpenTelemetry, if the environment names one in OTEL_EXPORTER_OTLP_ENDPOINT, and so do
-// the node's metrics, whatever these options say. A zero field means its default.
+// TraceOptions say which traces a node records, in the keyspaces of the actors that take part. A
+// trace that began elsewhere is recorded if its caller says so; of callers from outside, ten times
+// PerSecond in a second. Turns and queries that fail or are slow are recorded in any case. Spans
+// also go to a collector of OpenTelemetry, if the environment names one in
+// OTEL_EXPORTER_OTLP_ENDPOINT, and so do the node's metrics, whatever these options say. A zero
+// field means its default.
 type TraceOptions struct {
 	// Off records nothing.
 	Off bool
@@ -209,12 +214,13 @@ type TraceOptions struct {
 	Types map[string]TraceRule
 	// MaxAge is how long spans are kept: 7 days if 0.
 	MaxAge time.Duration
-	// MaxBytes bounds the spans that an actor keeps: 16 MiB if 0. They do not count against its storage.
+	// MaxBytes bounds the spans that an actor keeps: 16 MiB if 0. They do not count against its
+	// storage.
 	MaxBytes int64
 }
 
-// A TraceRule says which traces are recorded that begin with an actor type. What it lacks is as for the other types, except that the type
-// has a rate of its own.
+// A TraceRule says which traces are recorded that begin with an actor type. What it lacks is as for
+// the other types, except that the type has a rate of its own.
 type TraceRule = trace.Rule
 
 // SQLOptions bound the connections to the SQLite databases of actors. A zero field means its

@@ -99,7 +99,8 @@ func (p *pprofServer) stop() {
 	p.running.Close(pprofGrace)
 }
 
-// PprofAddr returns the address that the profiles are served on, or "" if Options.PprofListen was "".
+// PprofAddr returns the address that the profiles are served on, or "" if Options.PprofListen was
+// "".
 func (r *Runtime) PprofAddr() string {
 	if r.pprof == nil {
 		return ""

@@ -43,7 +43,8 @@ type Program struct {
 	Dir string
 	// Flags, if not nil, adds flags to those of Run.
 	Flags func(*flag.FlagSet)
-	// NATSServer, if not nil, is Options.NATSServer: localnats.Serve. Without it there is no flag --nats-listen.
+	// NATSServer, if not nil, is Options.NATSServer: localnats.Serve. Without it there is no flag
+	// --nats-listen.
 	NATSServer func(listen, token, storeDir string, log *slog.Logger) (NATSServer, error)
 	// Started, if not nil, runs once the node serves. Its context ends with the program. When it
 	// returns ErrStop the program shuts down and succeeds, with any other error it shuts down and

@@ -20,7 +20,8 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// A bot is an actor that runs what the test tells it to: its handlers are closures, found by a name.
+// A bot is an actor that runs what the test tells it to: its handlers are closures, found by a
+// name.
 type bot struct {
 	N     int
 	Log   []string
@@ -236,7 +237,8 @@ func dirOptions(dir string, definitions ...actor.Definition) runtime.Options {
 
 func deskOptions(dir string) runtime.Options { return dirOptions(dir, office.definition()) }
 
-// invoke calls a method of an actor by its name, in JSON, and decodes the output if there is a place for it.
+// invoke calls a method of an actor by its name, in JSON, and decodes the output if there is a
+// place for it.
 func invoke(t *testing.T, n actor.Node, r host.Request, in, out any) (host.Reply, error) {
 	t.Helper()
 	r.Codec = host.JSON

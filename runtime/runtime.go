@@ -105,8 +105,9 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 	return r, nil
 }
 
-// buildListing builds the index of actors of a store that does not have it: an earlier release wrote it, or it was damaged. A node
-// can do without, as on a disk that is full or a store of which a table is lost: then only Find fails, and the next start tries again.
+// buildListing builds the index of actors of a store that does not have it: an earlier release
+// wrote it, or it was damaged. A node can do without, as on a disk that is full or a store of which
+// a table is lost: then only Find fails, and the next start tries again.
 func (r *Runtime) buildListing(ctx context.Context) error {
 	log := r.options.Logger
 	built, err := r.store.ListingBuilt()
@@ -457,8 +458,8 @@ func (r *Runtime) WatchKV(ctx context.Context, a host.Address, w kv.Watching) (k
 	return r.node.WatchKV(ctx, a, w)
 }
 
-// CheckToken returns what a token of an actor allows, for handlers of the program's own: a call whose context has the grant, by
-// token.With, may do that and nothing else.
+// CheckToken returns what a token of an actor allows, for handlers of the program's own: a call
+// whose context has the grant, by token.With, may do that and nothing else.
 func (r *Runtime) CheckToken(ctx context.Context, a host.Address, text string) (*token.Grant, error) {
 	return r.node.CheckToken(ctx, a, text)
 }
@@ -468,18 +469,20 @@ func (r *Runtime) Audit(ctx context.Context, q audit.Query) (audit.Page, error) 
 	return r.node.Audit(ctx, q)
 }
 
-// FollowAudit calls f for the records of the audit log as they are committed, until ctx ends or f returns an error.
+// FollowAudit calls f for the records of the audit log as they are committed, until ctx ends or f
+// returns an error.
 func (r *Runtime) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.Record) error) error {
 	return r.node.FollowAudit(ctx, q, f)
 }
 
-// FollowChanges calls f for what changes in actors as it becomes durable, until ctx ends or f returns an error.
+// FollowChanges calls f for what changes in actors as it becomes durable, until ctx ends or f
+// returns an error.
 func (r *Runtime) FollowChanges(ctx context.Context, q changes.Query, f func(*changes.Record) error) error {
 	return r.node.FollowChanges(ctx, q, f)
 }
 
-// FollowTraces shows the spans of an actor as they end, without waking it. The error code is NotFound if there is no such actor, and
-// FailedPrecondition if the node records none.
+// FollowTraces shows the spans of an actor as they end, without waking it. The error code is
+// NotFound if there is no such actor, and FailedPrecondition if the node records none.
 func (r *Runtime) FollowTraces(ctx context.Context, a host.Address, in hosttrace.FollowInput) (hosttrace.Tail, error) {
 	return r.node.FollowTraces(ctx, a, in)
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// A statement of a workflow function: words, of which some are options (a word or name=value), and a block.
+// A statement of a workflow function: words, of which some are options (a word or name=value), and
+// a block.
 type statement struct {
 	words []string
 	block []statement
@@ -65,7 +66,8 @@ func (l *statement) option(name string) string {
 	return ""
 }
 
-// text returns the words from the second on that are no options, or as many bytes as the option size says.
+// text returns the words from the second on that are no options, or as many bytes as the option
+// size says.
 func (l *statement) text() string {
 	if n, _ := strconv.Atoi(l.option("size")); n > 0 {
 		return strings.Repeat("x", n)

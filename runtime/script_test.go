@@ -31,8 +31,8 @@ import (
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
-// Each file of testdata holds scenarios: the lives of workflow runs on a node. README.md has the commands.
-// `go test -run WorkflowScripts -rewrite ./runtime` writes the results anew.
+// Each file of testdata holds scenarios: the lives of workflow runs on a node. README.md has the
+// commands. `go test -run WorkflowScripts -rewrite ./runtime` writes the results anew.
 
 func TestWorkflowScripts(t *testing.T) {
 	for _, file := range []string{"lives", "messages", "operators", "lists", "children"} {
@@ -52,8 +52,9 @@ func TestWorkflowScripts(t *testing.T) {
 	}
 }
 
-// playCut plays a scenario again with a power cut at every sixth sync in turn, right before it and right after the one between: which
-// ones depends on the scenario. `make soak` cuts it before and after each. It must print the same.
+// playCut plays a scenario again with a power cut at every sixth sync in turn, right before it and
+// right after the one between: which ones depends on the scenario. `make soak` cuts it before and
+// after each. It must print the same.
 func playCut(t *testing.T, at, input, want string) {
 	cuts := 0
 	for i, before := range []bool{true, false} {
@@ -74,7 +75,8 @@ func playCut(t *testing.T, at, input, want string) {
 	fatalIf(t, cuts == 0, "%s: the power was never cut", at)
 }
 
-// play plays a scenario, with a power cut at the sync of a number, or without one for 0. It returns what it prints.
+// play plays a scenario, with a power cut at the sync of a number, or without one for 0. It returns
+// what it prints.
 func play(t *testing.T, at, input string, sync int64, before bool) (out string, cut bool) {
 	s := &scene{at: at, retries: sync > 0, namespace: "default", bodies: map[string]*bodies{}, flags: map[string]bool{},
 		gates: map[string]chan struct{}{}, jobs: map[string]chan string{}}
@@ -120,7 +122,8 @@ func (s *scene) lines(input string) (all []string) {
 	return all
 }
 
-// cutPower cuts the power at a sync. The function that it returns ends that, and reports whether it has.
+// cutPower cuts the power at a sync. The function that it returns ends that, and reports whether it
+// has.
 func (s *scene) cutPower(sync int64, before bool) (over func() bool) {
 	if sync == 0 {
 		return func() bool { return false }
@@ -562,7 +565,8 @@ func (s *scene) status(key string, r handle.Run[claim, string]) string {
 	return text
 }
 
-// runs lists runs, page by page. Words are State=failed, Reason=diverged, Type=desk, Limit=1, Before=1h (ago) or Cursor=x.
+// runs lists runs, page by page. Words are State=failed, Reason=diverged, Type=desk, Limit=1,
+// Before=1h (ago) or Cursor=x.
 func (s *scene) runs(ctx context.Context, words []string) string {
 	l := statement{words: append([]string{"runs"}, words...)}
 	q := host.RunQuery{State: wfhost.State(l.option("State")), Reason: wfhost.PauseReason(l.option("Reason")), Type: l.option("Type"), Limit: number(l.option("Limit")), Cursor: l.option("Cursor")}

@@ -9,8 +9,8 @@ import (
 	"github.com/cairn-run/cairn/engine"
 )
 
-// storageShare bounds the time that is spent on counting what the actors store: a scrape shows an older count if that is less than so many
-// times the time it took ago.
+// storageShare bounds the time that is spent on counting what the actors store: a scrape shows an
+// older count if that is less than so many times the time it took ago.
 const storageShare = 100
 
 // storageMetrics shows what the types of actors store.

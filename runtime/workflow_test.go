@@ -26,8 +26,9 @@ import (
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
-// asNode in the environment makes TestNodeInAProcessOfItsOwn a node on the directory that it names, whose run does what
-// nodeWay says. With nodeMend it resumes the run, whose step ends the process if that says so, and whose function does not.
+// asNode in the environment makes TestNodeInAProcessOfItsOwn a node on the directory that it names,
+// whose run does what nodeWay says. With nodeMend it resumes the run, whose step ends the process
+// if that says so, and whose function does not.
 const (
 	asNode   = "CAIRN_TEST_NODE"
 	nodeWay  = "CAIRN_TEST_WAY"
@@ -96,7 +97,8 @@ func TestNodeInAProcessOfItsOwn(t *testing.T) {
 	t.Fatal("the run neither ended the process nor was paused")
 }
 
-// nodeProcess runs the node until its process ends, and returns what it printed. died reports that its run ended it.
+// nodeProcess runs the node until its process ends, and returns what it printed. died reports that
+// its run ended it.
 func nodeProcess(t *testing.T, dir, how, mend string) (out string, died bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestNodeInAProcessOfItsOwn$", "-test.v")
@@ -110,8 +112,8 @@ func nodeProcess(t *testing.T, dir, how, mend string) (out string, died bool) {
 	return string(b), false
 }
 
-// A function that ends the process takes the node down at most four times after a start: then its run is paused, and the node
-// serves. Only an operator lets the run go on.
+// A function that ends the process takes the node down at most four times after a start: then its
+// run is paused, and the node serves. Only an operator lets the run go on.
 func TestFunctionThatEndsTheProcessIsPausedAfterFourStarts(t *testing.T) {
 	for _, how := range []string{"at once", "after a timer and a step"} {
 		t.Run(how, func(t *testing.T) {
@@ -124,7 +126,8 @@ func TestFunctionThatEndsTheProcessIsPausedAfterFourStarts(t *testing.T) {
 						"after %d deaths: %s", deaths, out)
 					break
 				}
-				// The first is not counted: the run had just begun. The step did not end the process, so its attempts are not used up.
+				// The first is not counted: the run had just begun. The step did not end the
+				// process, so its attempts are not used up.
 				if deaths++; deaths > 5 {
 					t.Fatalf("the node died %d times", deaths)
 				}
@@ -137,7 +140,8 @@ func TestFunctionThatEndsTheProcessIsPausedAfterFourStarts(t *testing.T) {
 			if out, died := nodeProcess(t, dir, how, ""); died || !strings.Contains(out, "paused crashing") {
 				t.Errorf("died %v: %s", died, out)
 			}
-			// The deaths were the function's fault. So the step has attempts left, of which the process may cut one off.
+			// The deaths were the function's fault. So the step has attempts left, of which the
+			// process may cut one off.
 			if out, died := nodeProcess(t, dir, how, "the step dies"); !died {
 				t.Fatal(out)
 			}
@@ -257,8 +261,8 @@ func offline(t *testing.T, dir string, f func(o *runtime.Offline)) {
 	must(t, o.Close())
 }
 
-// A run that takes the node down at each start is paused without a node, and the next start serves. What happened to the node
-// before is still known after that.
+// A run that takes the node down at each start is paused without a node, and the next start serves.
+// What happened to the node before is still known after that.
 func TestRunThatEndsTheProcessIsPausedOffline(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -7,20 +7,22 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// An authorizer decides what SQL may do, and notices what the driver has to do itself. SQLite asks it while it compiles
-// a statement: for a new text, and again for a kept statement when the schema has changed.
+// An authorizer decides what SQL may do, and notices what the driver has to do itself. SQLite asks
+// it while it compiles a statement: for a new text, and again for a kept statement when the schema
+// has changed.
 //
-//  1. No statement reaches a file of the host, or another database: ATTACH and VACUUM INTO are denied, and no function is
-//     there that reads or writes files.
-//  2. No statement ends the transaction that the session is: BEGIN, COMMIT, ROLLBACK, SAVEPOINT and RELEASE compile to
-//     nothing, and the session works with savepoints instead.
-//  3. What a statement changes outside the database, in the connection, does not outlive the session: it stains the
-//     connection, which is then closed.
-//  4. The table of migrations is for reading. One of that name that Migrate did not make, as an import may bring, or a rename,
-//     is a table like any other, which Migrate refuses to take for its own.
-//  5. Tables whose names begin with ReservedPrefix are for sessions with Session.AllowReserved. Other statements neither read
-//     nor change them, except that integrity_check, ANALYZE and VACUUM work on the whole database. Views and triggers, which are
-//     the owner's, never do.
+//  1. No statement reaches a file of the host, or another database: ATTACH and VACUUM INTO are
+//     denied, and no function is there that reads or writes files.
+//  2. No statement ends the transaction that the session is: BEGIN, COMMIT, ROLLBACK, SAVEPOINT and
+//     RELEASE compile to nothing, and the session works with savepoints instead.
+//  3. What a statement changes outside the database, in the connection, does not outlive the
+//     session: it stains the connection, which is then closed.
+//  4. The table of migrations is for reading. One of that name that Migrate did not make, as an
+//     import may bring, or a rename, is a table like any other, which Migrate refuses to take for
+//     its own.
+//  5. Tables whose names begin with ReservedPrefix are for sessions with Session.AllowReserved.
+//     Other statements neither read nor change them, except that integrity_check, ANALYZE and
+//     VACUUM work on the whole database. Views and triggers, which are the owner's, never do.
 //
 // The rules of each pragma are in pragmas.
 type authorizer struct {
@@ -51,8 +53,8 @@ type sight struct {
 // migrationTable is the table in which Migrate notes what was applied.
 const migrationTable = "cairn_migration"
 
-// isDecimal reports whether a function is of the exact decimals. Their time grows with the square of the length of a number, and
-// beyond that with an exponent.
+// isDecimal reports whether a function is of the exact decimals. Their time grows with the square
+// of the length of a number, and beyond that with an exponent.
 func isDecimal(function string) bool {
 	return function == "decimal" || strings.HasPrefix(function, "decimal_")
 }
@@ -145,8 +147,8 @@ func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, 
 	return sqlite3.AUTH_OK
 }
 
-// makesMigrationTable reports whether an action makes something by the name of the table of migrations. It does not see a
-// rename: SQLite says what is renamed, not to what.
+// makesMigrationTable reports whether an action makes something by the name of the table of
+// migrations. It does not see a rename: SQLite says what is renamed, not to what.
 func makesMigrationTable(action sqlite3.AuthorizerActionCode, third string) bool {
 	switch action {
 	case sqlite3.AUTH_CREATE_TABLE, sqlite3.AUTH_CREATE_TEMP_TABLE, sqlite3.AUTH_CREATE_VIEW, sqlite3.AUTH_CREATE_TEMP_VIEW, sqlite3.AUTH_CREATE_VTABLE:
@@ -168,11 +170,12 @@ func changesMigrationTable(action sqlite3.AuthorizerActionCode, third, fourth st
 	return false
 }
 
-// ReservedPrefix is what the names of tables begin with that belong to the runtime and not to the owner of the database.
+// ReservedPrefix is what the names of tables begin with that belong to the runtime and not to the
+// owner of the database.
 const ReservedPrefix = "cairn_kv_"
 
-// usesReserved reports whether an action reads, makes or changes a reserved table, or something of it, or makes something of such a
-// name. It does not see a rename to such a name.
+// usesReserved reports whether an action reads, makes or changes a reserved table, or something of
+// it, or makes something of such a name. It does not see a rename to such a name.
 func usesReserved(action sqlite3.AuthorizerActionCode, third, fourth string) bool {
 	switch action {
 	case sqlite3.AUTH_READ, sqlite3.AUTH_INSERT, sqlite3.AUTH_UPDATE, sqlite3.AUTH_DELETE,
@@ -190,8 +193,9 @@ func isReserved(name string) bool {
 	return len(name) >= len(ReservedPrefix) && strings.EqualFold(name[:len(ReservedPrefix)], ReservedPrefix)
 }
 
-// refuseReserved returns the error for an ALTER TABLE whose text has a reserved name, as that of a rename does: the new name cannot be
-// seen otherwise, and however it is quoted it is in the text as it is.
+// refuseReserved returns the error for an ALTER TABLE whose text has a reserved name, as that of a
+// rename does: the new name cannot be seen otherwise, and however it is quoted it is in the text as
+// it is.
 func (a *authorizer) refuseReserved(saw sight, text string) error {
 	if !saw.alters || a.reserved || !strings.Contains(strings.ToLower(text), ReservedPrefix) {
 		return nil

@@ -147,7 +147,8 @@ func TestPageHasThePragmasAndTheLimits(t *testing.T) {
 	}
 }
 
-// Tables of the reserved names are out of reach for ordinary statements, whatever way they take, and the database works as a whole.
+// Tables of the reserved names are out of reach for ordinary statements, whatever way they take,
+// and the database works as a whole.
 func TestReservedTables(t *testing.T) {
 	r := newRig(t, Options{}, "CREATE TABLE t (a, cairn_kv_1 TEXT); INSERT INTO t VALUES (1, 'x'); CREATE VIEW v AS SELECT a FROM t")
 	r.reserved(func(db handle) {
@@ -186,7 +187,8 @@ func TestReservedTables(t *testing.T) {
 	})
 }
 
-// A foreign key of the owner's neither keeps the runtime from changing its tables, nor runs triggers of the owner's with its rights.
+// A foreign key of the owner's neither keeps the runtime from changing its tables, nor runs
+// triggers of the owner's with its rights.
 func TestReservedTablesRunNoSQLOfTheOwner(t *testing.T) {
 	for _, action := range []string{"", " ON DELETE CASCADE"} {
 		r := newRig(t, Options{}, "CREATE TABLE stolen (b)")

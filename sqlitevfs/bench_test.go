@@ -95,7 +95,8 @@ func BenchmarkSession(b *testing.B) {
 	}
 }
 
-// BenchmarkInsertMany inserts with one statement, in write sessions of 100,000 rows. Its figure is per row.
+// BenchmarkInsertMany inserts with one statement, in write sessions of 100,000 rows. Its figure is
+// per row.
 func BenchmarkInsertMany(b *testing.B) {
 	x := newBenchmarked(b, 0)
 	for done := 0; done < b.N; {
@@ -111,7 +112,8 @@ func BenchmarkInsertMany(b *testing.B) {
 	}
 }
 
-// BenchmarkPoint selects by key in one read session. The large table does not fit into the page cache.
+// BenchmarkPoint selects by key in one read session. The large table does not fit into the page
+// cache.
 func BenchmarkPoint(b *testing.B) {
 	for name, rows := range map[string]int{"cached": 1000, "large": 100_000} {
 		b.Run(name, func(b *testing.B) {
@@ -128,7 +130,8 @@ func BenchmarkPoint(b *testing.B) {
 	}
 }
 
-// BenchmarkScan reads 100,000 rows in a read session: on the connection that is there, and on a new one.
+// BenchmarkScan reads 100,000 rows in a read session: on the connection that is there, and on a new
+// one.
 func BenchmarkScan(b *testing.B) {
 	const rows = 100_000
 	for _, name := range []string{"warm", "new"} {

@@ -11,7 +11,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A conn is a native connection: an instance in the service of one database. It is either in a session or idle in the pool.
+// A conn is a native connection: an instance in the service of one database. It is either in a
+// session or idle in the pool.
 type conn struct {
 	*instance // nil when it was closed and its instance is new again
 	cache     statements
@@ -27,8 +28,9 @@ type conn struct {
 	maxPages uint32 // PRAGMA max_page_count
 	seen     int    // len(*memory) when the pool was told last
 
-	// Of the database when it was opened. If that has another it is not kept: what it remembers, of which the schema is a
-	// part that SQLite cannot be told to forget, may be of pages that never were. REQUIRES: database.pool.mu, or to be in a session.
+	// Of the database when it was opened. If that has another it is not kept: what it remembers, of
+	// which the schema is a part that SQLite cannot be told to forget, may be of pages that never
+	// were. REQUIRES: database.pool.mu, or to be in a session.
 	epoch uint64
 
 	// While it is idle. REQUIRES: database.pool.mu
@@ -124,8 +126,8 @@ func (c *conn) close() {
 	in.close(p.options.Logger.With("database", c.database.name))
 }
 
-// refresh gives a connection that reads another reader. It reports whether its page cache is of the same version of the
-// database.
+// refresh gives a connection that reads another reader. It reports whether its page cache is of the
+// same version of the database.
 func (c *conn) refresh(r Reader) (same bool, _ error) {
 	f := c.file
 	before := f.meta.Sequence
@@ -137,8 +139,9 @@ func (c *conn) refresh(r Reader) (same bool, _ error) {
 	return same, nil
 }
 
-// forgetSchema makes SQLite read the schema again if it has changed since the last session of a read connection. Ordinary statements find that out when they
-// begin. Pragmas that look at the schema do not: foreign_key_check saw no keys in a table that was made since.
+// forgetSchema makes SQLite read the schema again if it has changed since the last session of a
+// read connection. Ordinary statements find that out when they begin. Pragmas that look at the
+// schema do not: foreign_key_check saw no keys in a table that was made since.
 func (c *conn) forgetSchema() error {
 	now, err := c.file.schemaCookie()
 	if err != nil || now == c.schema {
@@ -155,7 +158,8 @@ func (c *conn) stain(why string) {
 	}
 }
 
-// refuseJournal refuses a database that was not closed cleanly by what had it before, which must have been something else.
+// refuseJournal refuses a database that was not closed cleanly by what had it before, which must
+// have been something else.
 func refuseJournal(r Reader) error {
 	key := keyspace.SQLiteMetadata.Append(make([]byte, 0, 64), keyspace.SQLiteJournal)
 	_, ok, err := r.Get(key[len(key):], key)
@@ -191,8 +195,9 @@ func (c *conn) exec(sql string) error {
 	return c.db.Exec(sql)
 }
 
-// journal turns the undo journal on or off, between transactions. Without it VACUUM takes no more memory than any large
-// transaction; a failure then costs the connection, which the overlay of the file makes harmless to the database.
+// journal turns the undo journal on or off, between transactions. Without it VACUUM takes no more
+// memory than any large transaction; a failure then costs the connection, which the overlay of the
+// file makes harmless to the database.
 func (c *conn) journal(on bool) error {
 	mode := "OFF"
 	if on {
@@ -236,9 +241,10 @@ func (c *conn) wrap(err error, sql string) error {
 	return err
 }
 
-// limitPages limits the growth of the database in the session, so that a statement without room fails, and not the commit.
-// With room for most of TurnBytes, TurnBytes bounds the session and there is no limit. Otherwise each session would have to
-// set a new one if the Writer has about that much room, less what the turn has put before.
+// limitPages limits the growth of the database in the session, so that a statement without room
+// fails, and not the commit. With room for most of TurnBytes, TurnBytes bounds the session and
+// there is no limit. Otherwise each session would have to set a new one if the Writer has about
+// that much room, less what the turn has put before.
 func (c *conn) limitPages() error {
 	limit := uint32(noPageLimit)
 	room := c.file.w.Room() - metadataSize

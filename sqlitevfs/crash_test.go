@@ -23,12 +23,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// The tests here cut the power of a memory disk under Pebble, in which a few databases live, at random operations on files
-// and with 0, 50 or 100 % of what was not synced kept, and look at what is left.
+// The tests here cut the power of a memory disk under Pebble, in which a few databases live, at
+// random operations on files and with 0, 50 or 100 % of what was not synced kept, and look at what
+// is left.
 
-// TestPowerLossLosesNothingAcknowledgedAndTearsNothing demands of each cut that SQLite finds the databases sound, that the
-// rows, the index on them, the counts in a second table and a key outside the database agree, and that nothing is missing
-// that was acknowledged.
+// TestPowerLossLosesNothingAcknowledgedAndTearsNothing demands of each cut that SQLite finds the
+// databases sound, that the rows, the index on them, the counts in a second table and a key outside
+// the database agree, and that nothing is missing that was acknowledged.
 func TestPowerLossLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
 	rounds, cuts := 2, 40
 	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
@@ -51,8 +52,8 @@ func TestPowerLossLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
 	t.Log(total.did)
 }
 
-// TestPowerLossTestSeesFaults is the negative control: stores that acknowledge what they have not synced, and that commit the key
-// beside the database later.
+// TestPowerLossTestSeesFaults is the negative control: stores that acknowledge what they have not
+// synced, and that commit the key beside the database later.
 func TestPowerLossTestSeesFaults(t *testing.T) {
 	for _, c := range []struct {
 		mode         crashMode
@@ -76,8 +77,9 @@ func TestPowerLossTestSeesFaults(t *testing.T) {
 
 const crashDatabases = 2
 
-// crashKeeps are the percents of what was not synced that cuts keep, in turn. Those of 50 are fewer, because Pebble tries every
-// bit of a record whose checksum is wrong, which is most of the time that the test takes.
+// crashKeeps are the percents of what was not synced that cuts keep, in turn. Those of 50 are
+// fewer, because Pebble tries every bit of a record whose checksum is wrong, which is most of the
+// time that the test takes.
 var crashKeeps = []int{0, 100, 0, 100, 50, 0, 100, 0, 100, 0}
 
 type crashMode struct {
@@ -106,13 +108,15 @@ func (o *outcome) count(what string, n int) {
 	o.did[what] += n
 }
 
-// A cut is what a loss of power leaves, and the least and the most that each database may have on it.
+// A cut is what a loss of power leaves, and the least and the most that each database may have on
+// it.
 type cut struct {
 	disk         *vfs.MemFS
 	acked, begun [crashDatabases]uint64
 }
 
-// crashRound runs a walker for each database at full speed until enough cuts were taken, and returns the last disk.
+// crashRound runs a walker for each database at full speed until enough cuts were taken, and
+// returns the last disk.
 func crashRound(t *testing.T, disk *vfs.MemFS, mode crashMode) (outcome, *vfs.MemFS) {
 	t.Helper()
 	if disk == nil {
@@ -166,7 +170,8 @@ func crashRound(t *testing.T, disk *vfs.MemFS, mode crashMode) (outcome, *vfs.Me
 	return total, last
 }
 
-// power takes a cut before some of the operations that change a file. It is an [errorfs.Injector] that never fails.
+// power takes a cut before some of the operations that change a file. It is an [errorfs.Injector]
+// that never fails.
 type power struct {
 	disk    *vfs.MemFS
 	walkers []*walker
@@ -224,7 +229,8 @@ var crashSchema = []Migration{{Name: "1", SQL: `
 	CREATE TABLE head (sequence INTEGER NOT NULL, count INTEGER NOT NULL);
 	INSERT INTO head VALUES (0, 0);`}}
 
-// crashOptions have the smallest cache, and large transactions make do with five pages, so that they write pages before they commit.
+// crashOptions have the smallest cache, and large transactions make do with five pages, so that
+// they write pages before they commit.
 func crashOptions() Options { return Options{CacheBytes: 64 << 10} }
 
 func (w *walker) open(t *testing.T) {
@@ -320,8 +326,9 @@ func state(sequence, rows uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, sequence), rows)
 }
 
-// checkCut starts a store from what a cut left, as after a restart of the machine. What is in it is checked in a copy of the
-// keys, because Pebble is slow at single reads when it is built for the race detector, and mostly read-only for the same reason.
+// checkCut starts a store from what a cut left, as after a restart of the machine. What is in it is
+// checked in a copy of the keys, because Pebble is slow at single reads when it is built for the
+// race detector, and mostly read-only for the same reason.
 func checkCut(t *testing.T, sound *sync.Map, c cut) outcome {
 	o := outcome{did: map[string]int{"cut": 1}}
 	alive := (c.acked[0]+c.acked[1])%16 == 0
@@ -361,8 +368,9 @@ func (k keys) sum() (s [sha256.Size]byte) {
 	return s
 }
 
-// checkDatabase returns what a database says of itself. The text of the error begins with the kind of the fault. sound are the
-// heads of databases that were found sound, by the sum of all keys: consecutive cuts often leave the same.
+// checkDatabase returns what a database says of itself. The text of the error begins with the kind
+// of the fault. sound are the heads of databases that were found sound, by the sum of all keys:
+// consecutive cuts often leave the same.
 func checkDatabase(t *testing.T, sound *sync.Map, db *pebble.DB, i int) (h crashHead, err error) {
 	k := keys{}
 	err = pebbleKeys{db, byte(i)}.Scan(nil, []byte{0xff}, func(key, value []byte) bool {
@@ -405,8 +413,8 @@ func checkDatabase(t *testing.T, sound *sync.Map, db *pebble.DB, i int) (h crash
 	return h, nil
 }
 
-// freshFiles is a file system that makes a new file where Pebble would use one of its logs again: MemFS takes the lock of CrashClone twice
-// for that, and hangs if a clone is asked for in between.
+// freshFiles is a file system that makes a new file where Pebble would use one of its logs again:
+// MemFS takes the lock of CrashClone twice for that, and hangs if a clone is asked for in between.
 type freshFiles struct{ vfs.FS }
 
 func (f freshFiles) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
@@ -430,7 +438,8 @@ func (quiet) Infof(string, ...any)           {}
 func (quiet) Errorf(string, ...any)          {}
 func (quiet) Fatalf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
 
-// A pebbleStore is a [Store] under one byte of a Pebble database. With each update it commits a key of its own.
+// A pebbleStore is a [Store] under one byte of a Pebble database. With each update it commits a key
+// of its own.
 type pebbleStore struct {
 	db     *pebble.DB
 	prefix byte

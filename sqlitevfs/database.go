@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A Database is one database in one keyspace, as long as its owner, an awake actor, is the only one to change it.
-// Its methods may be called from any goroutine.
+// A Database is one database in one keyspace, as long as its owner, an awake actor, is the only one
+// to change it. Its methods may be called from any goroutine.
 type Database struct {
 	pool    *Pool
 	name    string
@@ -23,13 +23,14 @@ type Database struct {
 	extensions extensions // that its statements needed so far. REQUIRES: pool.mu
 }
 
-// EnableDecimal allows the functions of exact decimals, decimal_add and so on, in the statements of the database. It is
-// called before the first session.
+// EnableDecimal allows the functions of exact decimals, decimal_add and so on, in the statements of
+// the database. It is called before the first session.
 func (d *Database) EnableDecimal() { d.decimal = true }
 
-// Write begins the write session. It opens nothing: the first statement does. There is one at a time; the statements of a
-// second fail with [ErrBusy]. ctx is asked for its Err while statements run, and never for Done; when it has ended they fail
-// with an error that wraps [ErrInterrupted] and its cause. w is used only by the goroutine that runs a statement, or Commit.
+// Write begins the write session. It opens nothing: the first statement does. There is one at a
+// time; the statements of a second fail with [ErrBusy]. ctx is asked for its Err while statements
+// run, and never for Done; when it has ended they fail with an error that wraps [ErrInterrupted]
+// and its cause. w is used only by the goroutine that runs a statement, or Commit.
 func (d *Database) Write(ctx context.Context, w Writer) *Session {
 	return d.session(ctx, w, w)
 }
@@ -48,9 +49,10 @@ func (d *Database) session(ctx context.Context, r Reader, w Writer) *Session {
 	return s
 }
 
-// Discard says that something which a Commit of this database handed to a Writer, or that an Import put there, was dropped by
-// the writer's owner, or that the keys were changed by others: what connections remember is forgotten, which otherwise
-// is taken for what is there. There must be no write session.
+// Discard says that something which a Commit of this database handed to a Writer, or that an Import
+// put there, was dropped by the writer's owner, or that the keys were changed by others: what
+// connections remember is forgotten, which otherwise is taken for what is there. There must be no
+// write session.
 func (d *Database) Discard() {
 	p := d.pool
 	p.mu.Lock()
@@ -63,8 +65,9 @@ func (d *Database) Discard() {
 	p.closeAll(gone)
 }
 
-// Close closes the connections of the database, those in use when their session ends. Sessions begun later fail with
-// [ErrClosed]. Read sessions that were begun before may go on, and a write session that has run a statement.
+// Close closes the connections of the database, those in use when their session ends. Sessions
+// begun later fail with [ErrClosed]. Read sessions that were begun before may go on, and a write
+// session that has run a statement.
 func (d *Database) Close() {
 	p := d.pool
 	p.mu.Lock()

@@ -14,8 +14,9 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// An author writes random statements that are often right, on a schema that it remembers as far as is useful. What expressions are
-// worth is for SQLite alone; here they are of each kind of value, and some fail.
+// An author writes random statements that are often right, on a schema that it remembers as far as
+// is useful. What expressions are worth is for SQLite alone; here they are of each kind of value,
+// and some fail.
 type author struct {
 	*rand.Rand
 }
@@ -158,9 +159,9 @@ func newPlain(t *testing.T) *sqlite3.Conn {
 	return plain
 }
 
-// Random statements have the same outcome in a session as in a plain database. Turns end where no transaction is open, and now
-// and then everything is read back from the store. Between them are turns that are rolled back, of which the plain database
-// does not hear.
+// Random statements have the same outcome in a session as in a plain database. Turns end where no
+// transaction is open, and now and then everything is read back from the store. Between them are
+// turns that are rolled back, of which the plain database does not hear.
 func TestStatementsHaveTheOutcomeThatTheyHaveInAPlainDatabase(t *testing.T) {
 	runs, length := 6, 300
 	if os.Getenv("CAIRN_LONG") != "" {
@@ -210,7 +211,8 @@ func differential(t *testing.T, seed uint64, length int) {
 	}
 	compare := func(text string) {
 		t.Helper()
-		// A statement of a turn is in a transaction. That makes a difference: SQLite undoes less of some statements that fail.
+		// A statement of a turn is in a transaction. That makes a difference: SQLite undoes less of
+		// some statements that fail.
 		alone := plain.GetAutocommit() && !controls.MatchString(text)
 		if alone {
 			must(t, plain.Exec("BEGIN"), text)

@@ -18,7 +18,8 @@ type open struct {
 // newHandle returns the handle of a session. The end of the session closes it.
 func newHandle(s *Session) *sql.DB { return sql.OpenDB(connector{s}) }
 
-// A connector makes links. It is its own driver, which opens nothing by name: a database is reached through its session.
+// A connector makes links. It is its own driver, which opens nothing by name: a database is reached
+// through its session.
 type connector struct{ s *Session }
 
 // Connect implements driver.Connector.
@@ -32,8 +33,9 @@ func (k connector) Open(string) (driver.Conn, error) {
 	return nil, errors.New("sqlite: a database of an actor is opened by its session, not by a name")
 }
 
-// A link is a connection of database/sql. All links of a session use its native connection and its transaction. Each call
-// enters the session, so one link may be read while another writes, and a call after the session's end does no harm.
+// A link is a connection of database/sql. All links of a session use its native connection and its
+// transaction. Each call enters the session, so one link may be read while another writes, and a
+// call after the session's end does no harm.
 type link struct {
 	s  *Session
 	tx *transaction // begun by BeginTx on this link
@@ -133,8 +135,9 @@ func (l *link) ExecContext(ctx context.Context, text string, args []driver.Named
 	}
 }
 
-// QueryContext implements driver.QueryerContext. All statements but the last are run to their end; the rows are those of
-// the last, which is run up to its first row, so that a statement that changes something does so if nobody reads a row.
+// QueryContext implements driver.QueryerContext. All statements but the last are run to their end;
+// the rows are those of the last, which is run up to its first row, so that a statement that
+// changes something does so if nobody reads a row.
 func (l *link) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (_ driver.Rows, err error) {
 	defer l.s.observed(text, l.s.began(), &err)
 	c, err := l.s.enter(ctx)
@@ -166,7 +169,8 @@ func (l *link) QueryContext(ctx context.Context, text string, args []driver.Name
 	}
 }
 
-// next returns the first statement of a text with its arguments set, and the rest of the text. It may be run on this link.
+// next returns the first statement of a text with its arguments set, and the rest of the text. It
+// may be run on this link.
 func (l *link) next(ctx context.Context, c *conn, text string, args []driver.NamedValue, used *int) (*statement, string, error) {
 	if l.tx != nil && l.tx.over {
 		return nil, "", errTransactionOver
@@ -214,8 +218,8 @@ func (l *link) run(ctx context.Context, c *conn, st *statement, r *result) error
 	return nil
 }
 
-// ran handles the error of a statement. It runs VACUUM: SQLite refuses VACUUM inside a transaction before it does anything
-// else, and only that error identifies the statement without parsing it.
+// ran handles the error of a statement. It runs VACUUM: SQLite refuses VACUUM inside a transaction
+// before it does anything else, and only that error identifies the statement without parsing it.
 func (s *Session) ran(ctx context.Context, c *conn, st *statement, err error) error {
 	if isVacuum(err) {
 		err = s.vacuum(c, st, err)
@@ -242,8 +246,8 @@ func isVacuum(err error) bool {
 	return ok && e.Message == "cannot VACUUM from within a transaction"
 }
 
-// vacuum runs a VACUUM between two transactions of the session. If it is another statement, which says the same by RAISE,
-// that keeps its error.
+// vacuum runs a VACUUM between two transactions of the session. If it is another statement, which
+// says the same by RAISE, that keeps its error.
 func (s *Session) vacuum(c *conn, st *statement, refused error) error {
 	is, into, err := c.isVacuum(st.text)
 	switch {
@@ -267,8 +271,8 @@ func (s *Session) vacuum(c *conn, st *statement, refused error) error {
 	})
 }
 
-// isVacuum reports whether a statement is a VACUUM, and whether it has an INTO: then the register of the file's name is not
-// 0 in its opcode.
+// isVacuum reports whether a statement is a VACUUM, and whether it has an INTO: then the register
+// of the file's name is not 0 in its opcode.
 func (c *conn) isVacuum(text string) (is, into bool, err error) {
 	native, _, err := c.db.Prepare("EXPLAIN " + text)
 	if err != nil {
@@ -292,8 +296,9 @@ func (r result) LastInsertId() (int64, error) { return r.id, nil }
 // RowsAffected implements driver.Result.
 func (r result) RowsAffected() (int64, error) { return r.changes, nil }
 
-// prepared is the driver.Stmt of database/sql: a text that compiled. What it compiled to is kept by the native connection, and
-// taken from there for each use, so a statement can be run while its own rows are read.
+// prepared is the driver.Stmt of database/sql: a text that compiled. What it compiled to is kept by
+// the native connection, and taken from there for each use, so a statement can be run while its own
+// rows are read.
 type prepared struct {
 	l      *link
 	text   string

@@ -179,8 +179,9 @@ func TestRunawayStatementIsInterrupted(t *testing.T) {
 	r := newRig(t, Options{}, "CREATE TABLE t (a)")
 	const endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
 	cause := errors.New("enough")
-	// late executes a statement with a deadline that passes while it runs. On a slow machine a short one may have passed before
-	// the statement was begun, which package database/sql notices by itself.
+	// late executes a statement with a deadline that passes while it runs. On a slow machine a
+	// short one may have passed before the statement was begun, which package database/sql notices
+	// by itself.
 	const soon = 20 * time.Millisecond
 	late := func(db handle, after time.Duration, text string) (err error) {
 		for ; after < time.Minute; after *= 2 {

@@ -106,8 +106,9 @@ func sentinel(code sqlite3.ErrorCode) error {
 	return nil
 }
 
-// wrap turns an error of the library into an *Error. Others, and nil, are returned as they are, also those of a Reader or
-// Writer that wrap one of the library's. sql is quoted where SQLite does not say where in the statement the error is.
+// wrap turns an error of the library into an *Error. Others, and nil, are returned as they are,
+// also those of a Reader or Writer that wrap one of the library's. sql is quoted where SQLite does
+// not say where in the statement the error is.
 func wrap(err error, sql string) error {
 	e := &Error{SQL: sql}
 	switch err := err.(type) {
@@ -141,13 +142,15 @@ func wrap(err error, sql string) error {
 	return e
 }
 
-// outOfMemory reports whether a recovered panic is that of the library when the heap of a connection is used up.
+// outOfMemory reports whether a recovered panic is that of the library when the heap of a
+// connection is used up.
 func outOfMemory(p any) bool {
 	err, ok := p.(error)
 	if !ok {
 		return false
 	}
-	// The library's value is of an internal type, so its text is all there is to know it by; a test holds on to that.
+	// The library's value is of an internal type, so its text is all there is to know it by; a test
+	// holds on to that.
 	return err.Error() == "sqlite3: out of memory" || errors.Is(err, syscall.ENOMEM)
 }
 
@@ -163,8 +166,9 @@ func memoryError(p any) error {
 	return &Error{Code: int(sqlite3.NOMEM), Message: ErrMemory.Error()}
 }
 
-// limited adds the bound to an error of SQLite that says that one is passed, unless it has a cause. statement and value are the
-// lengths of the text that was compiled and of the longest argument; 0 if there was none.
+// limited adds the bound to an error of SQLite that says that one is passed, unless it has a cause.
+// statement and value are the lengths of the text that was compiled and of the longest argument; 0
+// if there was none.
 func limited(err error, l Limits, statement, value int) error {
 	e, ok := err.(*Error)
 	if !ok || e.Err != nil {

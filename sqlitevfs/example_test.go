@@ -22,8 +22,9 @@ func check(err error) {
 	}
 }
 
-// A memoryStore is about the smallest store that a database can live in: a sorted map in memory. A commit replaces the map, so a
-// snapshot is the map that is there. A store on a disk has the same methods, and Update returns when the disk has everything.
+// A memoryStore is about the smallest store that a database can live in: a sorted map in memory. A
+// commit replaces the map, so a snapshot is the map that is there. A store on a disk has the same
+// methods, and Update returns when the disk has everything.
 type memoryStore struct {
 	updating sync.Mutex
 	mu       sync.Mutex
@@ -90,8 +91,8 @@ var migrations = []sqlitevfs.Migration{
 		END;`},
 }
 
-// A database in a store of one's own: Open applies what is missing of the schema, Update is a transaction, View reads the last
-// commit.
+// A database in a store of one's own: Open applies what is missing of the schema, Update is a
+// transaction, View reads the last commit.
 func Example() {
 	ctx := context.Background()
 	db, err := sqlitevfs.Open(ctx, &memoryStore{}, migrations, sqlitevfs.Options{})
@@ -132,7 +133,8 @@ func Example() {
 	// view: <nil>
 }
 
-// Transactions inside an update are savepoints of it, so code that begins and commits its own works unchanged.
+// Transactions inside an update are savepoints of it, so code that begins and commits its own works
+// unchanged.
 func ExampleDB_Update() {
 	ctx := context.Background()
 	db, err := sqlitevfs.Open(ctx, &memoryStore{}, migrations, sqlitevfs.Options{})
@@ -168,7 +170,8 @@ func ExampleDB_Update() {
 	// <nil>
 }
 
-// Sessions are below Update and View. Owners of a store use them to commit a database together with other keys.
+// Sessions are below Update and View. Owners of a store use them to commit a database together with
+// other keys.
 func ExampleDatabase_Write() {
 	ctx := context.Background()
 	store := &memoryStore{}
@@ -222,7 +225,8 @@ func ExampleSession_Migrate() {
 	database := pool.Database("notes")
 	defer database.Close()
 
-	// What would happen? A trial is on a Database of its own, because what a connection remembers of it is of no use to others.
+	// What would happen? A trial is on a Database of its own, because what a connection remembers
+	// of it is of no use to others.
 	try := func(r sqlitevfs.Reader, ms []sqlitevfs.Migration) ([]string, error) {
 		d := pool.Database("trial")
 		defer d.Close()
@@ -250,7 +254,8 @@ func ExampleSession_Migrate() {
 	})
 	check(err)
 
-	// The metadata tells without a connection what is left to do, here by a program with one more migration.
+	// The metadata tells without a connection what is left to do, here by a program with one more
+	// migration.
 	after, err := store.Snapshot(ctx)
 	check(err)
 	defer after.Close()

@@ -75,7 +75,8 @@ func TestExtensionIsFoundForSchemasThatCannotBeReadWithoutIt(t *testing.T) {
 	}
 }
 
-// TestFunctionsReturnWhatThoseOfSQLiteReturn compares them with a connection of the library's, on values of each kind.
+// TestFunctionsReturnWhatThoseOfSQLiteReturn compares them with a connection of the library's, on
+// values of each kind.
 func TestFunctionsReturnWhatThoseOfSQLiteReturn(t *testing.T) {
 	t.Parallel()
 	plain := newPlain(t)
@@ -110,7 +111,8 @@ func TestFunctionsReturnWhatThoseOfSQLiteReturn(t *testing.T) {
 	})
 }
 
-// TestFunctionsOfLongArgumentsEnd makes calls that take less than a second. SQLite's own functions need from 10 s to minutes for each.
+// TestFunctionsOfLongArgumentsEnd makes calls that take less than a second. SQLite's own functions
+// need from 10 s to minutes for each.
 func TestFunctionsOfLongArgumentsEnd(t *testing.T) {
 	newRig(t, Options{}).view(func(db handle) {
 		for text, want := range map[string]string{

@@ -79,8 +79,9 @@ func (r *rig) digest() string {
 	return r.ask(faultDigest)
 }
 
-// TestFaultAtAnyCallLeavesTheOldOrTheNewState refuses one call of a turn after the other. The first refusal is the error, and once
-// a publish has failed the session neither reads nor writes: what was put is no longer what it was.
+// TestFaultAtAnyCallLeavesTheOldOrTheNewState refuses one call of a turn after the other. The first
+// refusal is the error, and once a publish has failed the session neither reads nor writes: what
+// was put is no longer what it was.
 func TestFaultAtAnyCallLeavesTheOldOrTheNewState(t *testing.T) {
 	t.Parallel()
 	for i, kind := range faultKinds {
@@ -157,7 +158,8 @@ func TestFaultAtAnyCallLeavesTheOldOrTheNewState(t *testing.T) {
 	}
 }
 
-// TestTurnsThatIgnoreFaultsStayConsistent goes on after statements that failed, as a handler may, and commits.
+// TestTurnsThatIgnoreFaultsStayConsistent goes on after statements that failed, as a handler may,
+// and commits.
 func TestTurnsThatIgnoreFaultsStayConsistent(t *testing.T) {
 	t.Parallel()
 	for _, kind := range faultKinds {
@@ -230,8 +232,8 @@ func TestReadSessionsSurviveFaults(t *testing.T) {
 	same(t, r.pool.Stats().InUse, 0)
 }
 
-// TestSessionGoesOnAfterAVacuumThatFailed makes VACUUM fail at each of its calls. It has no journal then, so either the
-// session is over, or what it goes on with is sound.
+// TestSessionGoesOnAfterAVacuumThatFailed makes VACUUM fail at each of its calls. It has no journal
+// then, so either the session is over, or what it goes on with is sound.
 func TestSessionGoesOnAfterAVacuumThatFailed(t *testing.T) {
 	r := newRig(t, Options{}, faultSchema, manyRows(1, 60))
 	poisoned, went := 0, 0

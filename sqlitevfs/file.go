@@ -15,7 +15,8 @@ import (
 
 type page = [PageSize]byte
 
-// keptOverlay is up to how many pages an overlay had that is kept, empty, for the next turn: a map does not shrink.
+// keptOverlay is up to how many pages an overlay had that is kept, empty, for the next turn: a map
+// does not shrink.
 const keptOverlay = 256
 
 const (
@@ -30,16 +31,18 @@ const (
 	headerCookie = 40
 )
 
-// A file is the database file of one native connection. Between sessions it has nothing to read from.
+// A file is the database file of one native connection. Between sessions it has nothing to read
+// from.
 //
-// A page is looked for in the overlay, which holds what SQLite has written and not yet synced, and then in the Reader
-// of the session. SQLite calls [file.SyncSuper] at the end of the first phase of a commit, after it has written all
-// pages: there the overlay is put into the Writer, if the session has said that it commits. SQLite also syncs while it
-// rolls back a transaction of which pages were written early; that is why it is the session that says. Whatever is in
-// the overlay when a transaction has ended otherwise is dropped.
+// A page is looked for in the overlay, which holds what SQLite has written and not yet synced, and
+// then in the Reader of the session. SQLite calls [file.SyncSuper] at the end of the first phase of
+// a commit, after it has written all pages: there the overlay is put into the Writer, if the
+// session has said that it commits. SQLite also syncs while it rolls back a transaction of which
+// pages were written early; that is why it is the session that says. Whatever is in the overlay
+// when a transaction has ended otherwise is dropped.
 //
-// The batch-atomic interface of SQLite is not offered: as the library is compiled, it leaves the change counter alone,
-// so that a second connection reads old pages from its cache.
+// The batch-atomic interface of SQLite is not offered: as the library is compiled, it leaves the
+// change counter alone, so that a second connection reads old pages from its cache.
 type file struct {
 	write   bool
 	buffers *buffers
@@ -68,8 +71,9 @@ type file struct {
 	torn       error // why a publish failed in the middle: the Reader shows a part of it, and is no longer read
 	outside    bool  // the Reader or the Writer is being called: a panic is theirs
 
-	// stamp is where page 1 has its change counter, which SQLite reads at the beginning of each transaction in a read
-	// session. It is remembered between sessions as long as the page is the same.
+	// stamp is where page 1 has its change counter, which SQLite reads at the beginning of each
+	// transaction in a read session. It is remembered between sessions as long as the page is the
+	// same.
 	stamp   [stampSize]byte
 	stamped bool
 
@@ -135,7 +139,8 @@ func (f *file) drop() {
 	f.pages, f.base = f.meta.Pages, f.meta.Pages
 }
 
-// leave notes that the Reader or the Writer is called, unless it reports false: the call into SQLite was stopped.
+// leave notes that the Reader or the Writer is called, unless it reports false: the call into
+// SQLite was stopped.
 func (f *file) leave() bool {
 	if !f.stop.outside() {
 		return false
@@ -150,8 +155,8 @@ func (f *file) enter() {
 	f.stop.inside()
 }
 
-// fail keeps the cause of an error, of which SQLite passes on no more than a code. It ends what is committed: SQLite now
-// rolls back, and may sync when it is done with that.
+// fail keeps the cause of an error, of which SQLite passes on no more than a code. It ends what is
+// committed: SQLite now rolls back, and may sync when it is done with that.
 func (f *file) fail(err error, code sqlite3.ExtendedErrorCode) error {
 	f.committing = false
 	if f.fault == nil {
@@ -207,7 +212,8 @@ func (f *file) read(p []byte, n uint32, at int) error {
 		return err
 	}
 	if n == 0 {
-		// SQLite looks at the head of the file before it reads the first page: this is one lookup for both.
+		// SQLite looks at the head of the file before it reads the first page: this is one lookup
+		// for both.
 		b, err := f.ahead.first(f)
 		if err != nil {
 			return err
@@ -239,8 +245,8 @@ func (f *file) readable() error {
 	return f.torn
 }
 
-// schemaCookie returns the number in page 1 that changes with the schema; zeros if there is none. SQLite does not look page 1 up
-// again after that.
+// schemaCookie returns the number in page 1 that changes with the schema; zeros if there is none.
+// SQLite does not look page 1 up again after that.
 func (f *file) schemaCookie() (cookie [4]byte, _ error) {
 	if f.meta.Pages == 0 {
 		return cookie, nil
@@ -366,8 +372,8 @@ func (f *file) CommitPhaseTwo() error {
 	return nil
 }
 
-// publish puts the overlay into the Writer as a database of so many pages. If it fails in the middle, f.torn is set: nothing
-// takes back what was put, so the session is lost.
+// publish puts the overlay into the Writer as a database of so many pages. If it fails in the
+// middle, f.torn is set: nothing takes back what was put, so the session is lost.
 func (f *file) publish(pages uint32) (err error) {
 	if f.torn != nil {
 		return f.torn
@@ -379,7 +385,8 @@ func (f *file) publish(pages uint32) (err error) {
 		}
 		room -= int64(pages-old) * pageCost
 	}
-	// Patches need room, and pages put again do not. So a nearly full actor gets pages instead of patches.
+	// Patches need room, and pages put again do not. So a nearly full actor gets pages instead of
+	// patches.
 	small := room-int64(len(f.order))*pageCost >= maxPatches+2*PageSize
 	f.published = true
 	defer func() { f.torn = err }()
@@ -461,8 +468,8 @@ func (f *file) patch(n uint32) bool {
 	return true
 }
 
-// settle adds the cost of this publish to each patch. It puts the pages of the patches that have cost as much as a page,
-// and of the largest patches while all together exceed maxPatches.
+// settle adds the cost of this publish to each patch. It puts the pages of the patches that have
+// cost as much as a page, and of the largest patches while all together exceed maxPatches.
 func (f *file) settle() error {
 	total := f.patches.size()
 	for i := range f.patches {
@@ -516,8 +523,8 @@ func (f *file) putOverlay(n uint32) error {
 	return nil
 }
 
-// fill puts pages of zeros from one up to another. SQLite does not write pages that a transaction added and freed again. The one that it never
-// uses is not there, as after an import.
+// fill puts pages of zeros from one up to another. SQLite does not write pages that a transaction
+// added and freed again. The one that it never uses is not there, as after an import.
 func (f *file) fill(from, to uint32) error {
 	if from >= to {
 		return nil
@@ -591,8 +598,8 @@ func (*file) CheckReservedLock() (bool, error) { return false, nil }
 // SectorSize returns the size of the header of a journal.
 func (*file) SectorSize() int { return journalHeader }
 
-// DeviceCharacteristics says that a page that is written leaves its neighbours alone, and, for the journal, that what is
-// appended needs no second look and no sync before it.
+// DeviceCharacteristics says that a page that is written leaves its neighbours alone, and, for the
+// journal, that what is appended needs no second look and no sync before it.
 func (*file) DeviceCharacteristics() vfs.DeviceCharacteristic {
 	return vfs.IOCAP_POWERSAFE_OVERWRITE | vfs.IOCAP_SAFE_APPEND | vfs.IOCAP_SEQUENTIAL
 }

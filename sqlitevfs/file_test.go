@@ -116,8 +116,9 @@ func (r *rig) patches() patches {
 	return l
 }
 
-// TestSmallCommitsPutPatches inserts rows one by one. Each reader, on a connection that was open before or not, and an export
-// has them all, and so has the next write connection. Old snapshots keep their patches.
+// TestSmallCommitsPutPatches inserts rows one by one. Each reader, on a connection that was open
+// before or not, and an export has them all, and so has the next write connection. Old snapshots
+// keep their patches.
 func TestSmallCommitsPutPatches(t *testing.T) {
 	r := newRig(t, Options{}, "CREATE TABLE t(id INTEGER PRIMARY KEY, k TEXT UNIQUE, body TEXT)")
 	pages, whole, seen := string(keyspace.SQLiteChunk.Prefix(nil, keyspace.SQLiteMain)), 0, 0
@@ -266,8 +267,8 @@ func TestPagesInARowAreReadAhead(t *testing.T) {
 	}
 }
 
-// TestFileMatchesItsModel writes, cuts, reads and publishes at random, over a Writer that checks what it is told, and over a
-// Scratch of it.
+// TestFileMatchesItsModel writes, cuts, reads and publishes at random, over a Writer that checks
+// what it is told, and over a Scratch of it.
 func TestFileMatchesItsModel(t *testing.T) {
 	under := &mapWriter{mapReader: mapReader{keys: keys{}}, room: 1 << 40}
 	fileMatchesItsModel(t, under, func() int { return len(under.keys) })
@@ -351,7 +352,8 @@ func TestHolesOfATransactionArePublishedAsZeros(t *testing.T) {
 	}
 }
 
-// Under SQLite's byte at 1 GiB lies a page that it never writes. These databases reach two pages beyond it.
+// Under SQLite's byte at 1 GiB lies a page that it never writes. These databases reach two pages
+// beyond it.
 const beyondLock = lockPage + 2
 
 // madeUp is a database that makes up its pages: each begins with its number.

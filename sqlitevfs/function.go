@@ -6,9 +6,9 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// functions registers what replaces functions of SQLite that take time in proportion to the product of the lengths of
-// their arguments: minutes, with arguments that the limit of a length allows, in which nothing interrupts them. These
-// take the sum. They return the same.
+// functions registers what replaces functions of SQLite that take time in proportion to the product
+// of the lengths of their arguments: minutes, with arguments that the limit of a length allows, in
+// which nothing interrupts them. These take the sum. They return the same.
 func (in *instance) functions() error {
 	const flags = sqlite3.DETERMINISTIC | sqlite3.INNOCUOUS
 	for _, f := range []struct {
@@ -32,7 +32,8 @@ func (in *instance) functions() error {
 // continues reports whether a byte of UTF-8 is not the first of its character.
 func continues(b byte) bool { return b&0xc0 == 0x80 }
 
-// instr is SQL's instr(X, Y): where Y first is in X, counted in characters, or in bytes if both are blobs.
+// instr is SQL's instr(X, Y): where Y first is in X, counted in characters, or in bytes if both are
+// blobs.
 func instr(ctx sqlite3.Context, arg ...sqlite3.Value) {
 	a, b := arg[0].Type(), arg[1].Type()
 	if a == sqlite3.NULL || b == sqlite3.NULL {
@@ -92,7 +93,8 @@ func (in *instance) replace(ctx sqlite3.Context, arg ...sqlite3.Value) {
 	ctx.ResultRawText(bytes.Replace(text, what, with, n))
 }
 
-// A charSet is characters to be trimmed: bytes, and longer ones by their length. What is longer than 4 bytes is none.
+// A charSet is characters to be trimmed: bytes, and longer ones by their length. What is longer
+// than 4 bytes is none.
 type charSet struct {
 	single [256]bool
 	longer [5]map[string]bool

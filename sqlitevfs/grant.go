@@ -7,9 +7,10 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// A session is granted memory before it begins: how far its connection may grow. So the connections together stay within
-// MaxMemory and ConnMemory even while statements run, when nobody asks how large they are. A session gets ConnMemory as long
-// as there is plenty, then half of what is left, and minGrant at least.
+// A session is granted memory before it begins: how far its connection may grow. So the connections
+// together stay within MaxMemory and ConnMemory even while statements run, when nobody asks how
+// large they are. A session gets ConnMemory as long as there is plenty, then half of what is left,
+// and minGrant at least.
 
 // minGrant is how far each session may grow its connection, in bytes.
 const minGrant = 1 << 20
@@ -17,7 +18,8 @@ const minGrant = 1 << 20
 // wasmPage is in how many bytes the memory of a connection grows.
 const wasmPage = 64 << 10
 
-// growth returns where the library keeps how far the memory of a connection may grow, in units of wasmPage, or nil.
+// growth returns where the library keeps how far the memory of a connection may grow, in units of
+// wasmPage, or nil.
 func growth(db *sqlite3.Conn) *int64 {
 	wrapper := reflect.ValueOf(db).Elem().FieldByName("wrp")
 	if wrapper.Kind() != reflect.Pointer || wrapper.Elem().Kind() != reflect.Struct {
@@ -67,7 +69,8 @@ func (p *Pool) revoke(c *conn) {
 	}
 }
 
-// crowded returns the error for a statement that found no memory although ConnMemory has more, and err for any other.
+// crowded returns the error for a statement that found no memory although ConnMemory has more, and
+// err for any other.
 func (c *conn) crowded(err error) error {
 	if e, ok := err.(*Error); ok && c.short && e.Code&0xff == int(sqlite3.NOMEM) && e.Err == nil {
 		return &Error{Code: int(sqlite3.BUSY), Message: "the connections in use leave too little memory", SQL: e.SQL,

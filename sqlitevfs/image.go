@@ -11,8 +11,8 @@ import (
 // An image is a database file in memory, for the one connection that checks or converts it.
 type image struct{ temporary }
 
-// newImage returns an empty file that a write beyond max bytes, rounded up to chunks, makes fail with SQLITE_FULL. It takes its
-// memory of all, which release gives back.
+// newImage returns an empty file that a write beyond max bytes, rounded up to chunks, makes fail
+// with SQLITE_FULL. It takes its memory of all, which release gives back.
 func newImage(max int64, all *sharedBudget) *image {
 	b := all.part((max + chunkSize - 1) / chunkSize * chunkSize)
 	return &image{temporary{budget: &b}}
@@ -75,8 +75,9 @@ func (v *images) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, 
 	if m == nil || flags&vfs.OPEN_MAIN_DB == 0 {
 		return nil, flags, sqlite3.CANTOPEN
 	}
-	// VACUUM does not change the page size of a database that says it is in memory. So the one that is read does not say
-	// so; it is opened read-only and needs no journal. The one that is written does, or it would ask for a journal.
+	// VACUUM does not change the page size of a database that says it is in memory. So the one that
+	// is read does not say so; it is opened read-only and needs no journal. The one that is written
+	// does, or it would ask for a journal.
 	if flags&vfs.OPEN_READONLY == 0 {
 		flags |= vfs.OPEN_MEMORY
 	}

@@ -13,17 +13,19 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// An instance is SQLite with a memory of its own, and the one connection in it. It serves one conn at a time.
+// An instance is SQLite with a memory of its own, and the one connection in it. It serves one conn
+// at a time.
 //
-//  1. The connection is opened on an empty file, of which SQLite reads nothing but that. The file becomes that of a database
-//     when a conn takes the instance; SQLite finds out with the first transaction, as it does when another process has
-//     made a database of an empty file.
-//  2. So an instance that is new knows of no database, and all of one kind in a pool are alike: what their memory holds differs
-//     in the name of their file system. One that has served is made new by writing all of its memory over with what the
-//     first one had in it, see template. Nothing of what it served is left for the next.
+//  1. The connection is opened on an empty file, of which SQLite reads nothing but that. The file
+//     becomes that of a database when a conn takes the instance; SQLite finds out with the first
+//     transaction, as it does when another process has made a database of an empty file.
+//  2. So an instance that is new knows of no database, and all of one kind in a pool are alike:
+//     what their memory holds differs in the name of their file system. One that has served is made
+//     new by writing all of its memory over with what the first one had in it, see template.
+//     Nothing of what it served is left for the next.
 //
-// Making one costs several times what that does: SQLite's initialization, and the system's work for memory that is touched for
-// the first time.
+// Making one costs several times what that does: SQLite's initialization, and the system's work for
+// memory that is touched for the first time.
 type instance struct {
 	db                      *sqlite3.Conn
 	file                    *file
@@ -91,7 +93,8 @@ func (in *instance) configure() error {
 		return err
 	}
 	if in.write {
-		// One writer by construction: locks would be taken for nothing, and page 1 written with every commit.
+		// One writer by construction: locks would be taken for nothing, and page 1 written with
+		// every commit.
 		if err := in.db.Exec("PRAGMA locking_mode=EXCLUSIVE"); err != nil {
 			return err
 		}
@@ -112,8 +115,8 @@ func (in *instance) configure() error {
 			return err
 		}
 	}
-	// Where the library passes strings to C there is a part of the file system's name left. This makes blanks of it: memories
-	// differ where the whole name is, and nowhere else.
+	// Where the library passes strings to C there is a part of the file system's name left. This
+	// makes blanks of it: memories differ where the whole name is, and nowhere else.
 	return in.db.Exec(strings.Repeat(" ", 2*len(in.fs.name)))
 }
 
@@ -128,8 +131,8 @@ func (in *instance) decide(action sqlite3.AuthorizerActionCode, third, fourth, s
 // maxStatement bounds the text of statements, in bytes.
 const maxStatement = 1_000_000
 
-// What a statement nests at most: beyond these, or a little beyond, C's stack is used up, which costs the connection and the
-// session.
+// What a statement nests at most: beyond these, or a little beyond, C's stack is used up, which
+// costs the connection and the session.
 const (
 	maxDepth    = 500 // of the parser, and of an expression
 	maxCompound = 150 // terms of a compound SELECT
@@ -151,17 +154,20 @@ func (in *instance) limit(length int) {
 		{sqlite3.LIMIT_PARSER_DEPTH, maxDepth},
 		{sqlite3.LIMIT_EXPR_DEPTH, maxDepth},
 		{sqlite3.LIMIT_COMPOUND_SELECT, maxCompound},
-		// A pattern takes time in proportion to its length times that of the text, and no context interrupts that.
+		// A pattern takes time in proportion to its length times that of the text, and no context
+		// interrupts that.
 		{sqlite3.LIMIT_LIKE_PATTERN_LENGTH, 1000},
 	} {
 		in.db.Limit(l.id, l.value)
 	}
 }
 
-// mostReused is the largest memory of an instance that becomes a spare, in bytes, because a spare keeps its memory.
+// mostReused is the largest memory of an instance that becomes a spare, in bytes, because a spare
+// keeps its memory.
 const mostReused = 1 << 20
 
-// renew resets the instance and reports whether it could; otherwise the instance must be closed. No conn uses it.
+// renew resets the instance and reports whether it could; otherwise the instance must be closed. No
+// conn uses it.
 func (in *instance) renew() bool {
 	if in.template == nil || in.broken || !in.atRest() || len(*in.memory) > mostReused {
 		return false
@@ -177,7 +183,8 @@ func (in *instance) renew() bool {
 	return true
 }
 
-// closeStatements closes each statement that a new instance does not have, because the library keeps a list of them.
+// closeStatements closes each statement that a new instance does not have, because the library
+// keeps a list of them.
 func (in *instance) closeStatements() error {
 	own := 0
 	for _, s := range slices.Collect(in.db.Stmts()) {
@@ -242,9 +249,10 @@ func newTemplate(memory []byte, name string) *template {
 	}
 }
 
-// restore makes the memory what it was, to the last byte; the name is that of the instance's file system. What the memory
-// has grown by is taken from it, and is zero when SQLite asks for it again. Blocks that are as they should be, which is more than
-// half, are not written: the system may not have given memory for them yet.
+// restore makes the memory what it was, to the last byte; the name is that of the instance's file
+// system. What the memory has grown by is taken from it, and is zero when SQLite asks for it again.
+// Blocks that are as they should be, which is more than half, are not written: the system may not
+// have given memory for them yet.
 func (t *template) restore(memory *[]byte, name string) {
 	var zero block
 	m := *memory

@@ -15,18 +15,19 @@ var hashes = maphash.MakeSeed()
 
 // A journal is the rollback journal of a write session, as a file.
 //
-// SQLite writes there what a page was at the beginning of the transaction, before it changes the page. That is what the
-// Reader of the session shows until the end of the transaction. So a journal keeps the bytes of the first pages only, for
-// small transactions, and of others their number and a hash. It reads those again if SQLite asks for them, to roll back.
-// So a turn that changes 64 MiB of pages has a journal of less than 2 MiB.
+// SQLite writes there what a page was at the beginning of the transaction, before it changes the
+// page. That is what the Reader of the session shows until the end of the transaction. So a journal
+// keeps the bytes of the first pages only, for small transactions, and of others their number and a
+// hash. It reads those again if SQLite asks for them, to roll back. So a turn that changes 64 MiB
+// of pages has a journal of less than 2 MiB.
 //
-//  1. The file is a header and then records of one form: the number of a page, the page, a checksum. SQLite writes and
-//     reads the parts one by one.
-//  2. A page that was read again must have the hash. Otherwise the rollback fails, and the session is lost with its
-//     connection. The database is not touched by that. After a publish that failed in the middle the Reader shows other
-//     pages, and none is read.
-//  3. At the end of a transaction SQLite writes zeros over the beginning of the header, and writes the file from its beginning in
-//     the next one. The zeros empty the file here.
+//  1. The file is a header and then records of one form: the number of a page, the page, a
+//     checksum. SQLite writes and reads the parts one by one.
+//  2. A page that was read again must have the hash. Otherwise the rollback fails, and the session
+//     is lost with its connection. The database is not touched by that. After a publish that failed
+//     in the middle the Reader shows other pages, and none is read.
+//  3. At the end of a transaction SQLite writes zeros over the beginning of the header, and writes
+//     the file from its beginning in the next one. The zeros empty the file here.
 type journal struct {
 	private
 	file    *file

@@ -4,8 +4,9 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// Limits bound the sessions of one database. A zero field is as the pool's Options have it, which say what each bounds.
-// ConnMemory and Temporary can be less than what the Options say, and not more: the memory of connections is shared out by that.
+// Limits bound the sessions of one database. A zero field is as the pool's Options have it, which
+// say what each bounds. ConnMemory and Temporary can be less than what the Options say, and not
+// more: the memory of connections is shared out by that.
 type Limits struct {
 	ConnMemory, TurnBytes, Temporary int64
 	MaxLength                        int
@@ -39,14 +40,16 @@ func (p *Pool) limits(l Limits) Limits {
 	}
 }
 
-// SetLimits sets the limits of sessions that begin from now on. A session that has begun keeps its limits.
+// SetLimits sets the limits of sessions that begin from now on. A session that has begun keeps its
+// limits.
 func (d *Database) SetLimits(l Limits) {
 	d.pool.mu.Lock()
 	defer d.pool.mu.Unlock()
 	d.limits = d.pool.limits(l)
 }
 
-// bounds returns the limits that errors name: those of the pool while the connection is being opened.
+// bounds returns the limits that errors name: those of the pool while the connection is being
+// opened.
 func (c *conn) bounds() Limits {
 	if c.limits == (Limits{}) {
 		return c.database.pool.limits(Limits{})
@@ -54,8 +57,8 @@ func (c *conn) bounds() Limits {
 	return c.limits
 }
 
-// fit gives the connection the limits of its database for a session. An instance that has served another database still has
-// some limits of that database.
+// fit gives the connection the limits of its database for a session. An instance that has served
+// another database still has some limits of that database.
 func (c *conn) fit(l Limits) {
 	if c.limits == l {
 		return

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A database has limits of its own, from its next session on, and an instance that it had served leaves none to the next.
+// A database has limits of its own, from its next session on, and an instance that it had served
+// leaves none to the next.
 func TestLimitsOfADatabaseAreItsOwn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{}, "CREATE TABLE t (v)")
@@ -109,7 +110,8 @@ func TestStatementThatDoesNotFitFailsAtOnce(t *testing.T) {
 	r.sound("SELECT count(*) FROM t", "41")
 }
 
-// What is deleted needs no room, however long the numbers in the metadata get, and whatever way pages are given back.
+// What is deleted needs no room, however long the numbers in the metadata get, and whatever way
+// pages are given back.
 func TestActorOverItsQuotaCanDelete(t *testing.T) {
 	r := newRig(t, Options{}, "PRAGMA auto_vacuum = INCREMENTAL", "CREATE TABLE t (id INTEGER PRIMARY KEY, v BLOB); CREATE TABLE u (v BLOB)",
 		"INSERT INTO t SELECT value, zeroblob(1000) FROM generate_series(1, 300); INSERT INTO u SELECT v FROM t")

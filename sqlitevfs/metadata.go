@@ -24,11 +24,13 @@ const (
 	formatPatched = 2 // patches follow
 )
 
-// metadataSize is the length of every value without patches, and with patches of what is before them. A commit that only
-// rewrites pages must fit into an actor that is full, so one for which there is hardly room makes no patches.
+// metadataSize is the length of every value without patches, and with patches of what is before
+// them. A commit that only rewrites pages must fit into an actor that is full, so one for which
+// there is hardly room makes no patches.
 const metadataSize = 1 + 4 + 8 + 4 + 16
 
-// append appends the value without patches: format byte 1, Pages, Sequence and Migrations, big-endian, the fingerprint.
+// append appends the value without patches: format byte 1, Pages, Sequence and Migrations,
+// big-endian, the fingerprint.
 func (m Metadata) append(dst []byte) []byte {
 	dst = append(dst, formatPlain)
 	dst = binary.BigEndian.AppendUint32(dst, m.Pages)
@@ -47,8 +49,8 @@ func (m Metadata) appendWith(dst []byte, l patches) []byte {
 	return l.append(dst)
 }
 
-// parseMetadata is the inverse of append; what follows in a value with patches, from metadataSize on, is for parsePatches. The
-// error wraps [ErrCorrupt].
+// parseMetadata is the inverse of append; what follows in a value with patches, from metadataSize
+// on, is for parsePatches. The error wraps [ErrCorrupt].
 func parseMetadata(b []byte) (m Metadata, err error) {
 	if len(b) == 0 || b[0] != formatPlain && b[0] != formatPatched {
 		return m, fmt.Errorf("%w: metadata of an unknown format", ErrCorrupt)
@@ -63,14 +65,15 @@ func parseMetadata(b []byte) (m Metadata, err error) {
 	return m, nil
 }
 
-// ReadMetadata returns the metadata of a database, and false if there is no database. The error wraps [ErrCorrupt] if
-// what is there is not metadata; other errors are those of r.
+// ReadMetadata returns the metadata of a database, and false if there is no database. The error
+// wraps [ErrCorrupt] if what is there is not metadata; other errors are those of r.
 func ReadMetadata(r Reader) (Metadata, bool, error) {
 	m, v, err := readMetadata(r, make([]byte, 0, metadataSize+3))
 	return m, v != nil && err == nil, err
 }
 
-// readMetadata also returns the value, or nil if there is none. It uses scratch for the key and the value.
+// readMetadata also returns the value, or nil if there is none. It uses scratch for the key and the
+// value.
 func readMetadata(r Reader, scratch []byte) (m Metadata, value []byte, err error) {
 	key := keyspace.SQLiteMetadata.Append(scratch[:0], keyspace.SQLiteMain)
 	v, ok, err := r.Get(key[len(key):], key)

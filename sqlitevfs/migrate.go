@@ -17,9 +17,10 @@ import (
 
 // A Migration is one step of a schema, applied once, in order.
 //
-// Its statements are run one after the other and stand or fall together. They may change tables and rows, but not begin or
-// end transactions, and not VACUUM. PRAGMA foreign_keys=OFF, as table rebuilds need it, works and ends with the migration,
-// after which no row may violate a foreign key.
+// Its statements are run one after the other and stand or fall together. They may change tables and
+// rows, but not begin or end transactions, and not VACUUM. PRAGMA foreign_keys=OFF, as table
+// rebuilds need it, works and ends with the migration, after which no row may violate a foreign
+// key.
 type Migration struct {
 	Name string // unique, 1 to MaxMigrationName bytes; what errors and the table cairn_migration show
 	SQL  string // one or more statements, at most MaxMigrationSQL bytes
@@ -31,10 +32,12 @@ const (
 	MaxMigrationSQL  = 1_000_000
 )
 
-// ErrNewer is in the chain of a [MigrationError] if the database has all migrations of the list, and more.
+// ErrNewer is in the chain of a [MigrationError] if the database has all migrations of the list,
+// and more.
 var ErrNewer = errors.New("a newer program wrote it")
 
-// ValidateMigrations returns the faults of a list of migrations, joined: of each name and each text.
+// ValidateMigrations returns the faults of a list of migrations, joined: of each name and each
+// text.
 func ValidateMigrations(ms []Migration) error {
 	var errs []error
 	fault := func(i int, format string, args ...any) {
@@ -66,7 +69,8 @@ func ValidateMigrations(ms []Migration) error {
 	return errors.Join(errs...)
 }
 
-// Fingerprint identifies a list of migrations: names and texts, in order. That of an empty list is zero.
+// Fingerprint identifies a list of migrations: names and texts, in order. That of an empty list is
+// zero.
 func Fingerprint(ms []Migration) [16]byte { return fingerprint(rowsOf(ms)) }
 
 // migrationRow is a row of the table cairn_migration, as far as it identifies a migration.
@@ -86,7 +90,8 @@ func checksum(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// fingerprint hashes names and checksums of the texts rather than the texts, so that it can be told from the table too.
+// fingerprint hashes names and checksums of the texts rather than the texts, so that it can be told
+// from the table too.
 func fingerprint(rows []migrationRow) (f [16]byte) {
 	if len(rows) == 0 {
 		return f
@@ -108,8 +113,9 @@ func (m Metadata) Current(ms []Migration) bool {
 	return int(m.Migrations) == len(ms) && m.Fingerprint == Fingerprint(ms)
 }
 
-// Pending returns the names of those of ms that a database with metadata m lacks. The error is a *MigrationError if what was
-// applied is not the beginning of ms; the metadata does not tell which migration differs, as [Session.Migrate] does.
+// Pending returns the names of those of ms that a database with metadata m lacks. The error is a
+// *MigrationError if what was applied is not the beginning of ms; the metadata does not tell which
+// migration differs, as [Session.Migrate] does.
 func (m Metadata) Pending(ms []Migration) ([]string, error) {
 	n := int(m.Migrations)
 	if n > len(ms) {
@@ -162,7 +168,8 @@ func newer(name string, more int) error {
 	return &MigrationError{Name: name, Reason: what, Err: ErrNewer}
 }
 
-// compare returns how many of want are in have, or a *MigrationError if have is not the beginning of want.
+// compare returns how many of want are in have, or a *MigrationError if have is not the beginning
+// of want.
 func compare(have, want []migrationRow) (int, error) {
 	for i := range min(len(have), len(want)) {
 		h, w := have[i], want[i]
@@ -206,7 +213,8 @@ func readMigrations(db *sqlite3.Conn) ([]migrationRow, error) {
 	return rows, err
 }
 
-// whatIsMigrations returns what there is by the name cairn_migration: "table", "virtual table", "view", or nothing.
+// whatIsMigrations returns what there is by the name cairn_migration: "table", "virtual table",
+// "view", or nothing.
 func whatIsMigrations(db *sqlite3.Conn) (what string, err error) {
 	err = eachRow(db, `SELECT type, rootpage FROM main.sqlite_schema WHERE type IN ('table', 'view') AND name = 'cairn_migration' COLLATE NOCASE`, func(s *sqlite3.Stmt) error {
 		if what = s.ColumnText(0); what == "table" && s.ColumnInt(1) == 0 {
@@ -217,8 +225,8 @@ func whatIsMigrations(db *sqlite3.Conn) (what string, err error) {
 	return what, err
 }
 
-// appliedMigrations returns the rows of the table cairn_migration. It checks them against the session's metadata, because
-// any SQL statement can make a table of that name, by renaming another.
+// appliedMigrations returns the rows of the table cairn_migration. It checks them against the
+// session's metadata, because any SQL statement can make a table of that name, by renaming another.
 func (s *Session) appliedMigrations(c *conn) ([]migrationRow, error) {
 	known := c.file.meta
 	if s.pending != nil {
@@ -257,12 +265,13 @@ func eachRow(db *sqlite3.Conn, query string, f func(*sqlite3.Stmt) error) error 
 	return wrap(stmt.Err(), query)
 }
 
-// Migrate applies those of ms that the database lacks, and returns their names. The error is a *MigrationError: one of them
-// failed, or what was applied before is not the beginning of ms; or that of [ValidateMigrations]. After an error nothing can be
-// done in the session but to roll it back, so that no half of a list is ever committed.
+// Migrate applies those of ms that the database lacks, and returns their names. The error is a
+// *MigrationError: one of them failed, or what was applied before is not the beginning of ms; or
+// that of [ValidateMigrations]. After an error nothing can be done in the session but to roll it
+// back, so that no half of a list is ever committed.
 //
-// What was applied stands in the table cairn_migration of the database, which the first migration creates, and in short in its
-// [Metadata].
+// What was applied stands in the table cairn_migration of the database, which the first migration
+// creates, and in short in its [Metadata].
 func (s *Session) Migrate(ms []Migration) (applied []string, err error) {
 	if err := ValidateMigrations(ms); err != nil {
 		return nil, err
@@ -372,8 +381,9 @@ func (s *Session) migrate(c *conn, m Migration, row migrationRow, position int) 
 	return nil
 }
 
-// checkForeignKeys names a row that violates a foreign key. SQLite counts the violations that are deferred to the end of the
-// transaction, so it looks for the row only if there is one or if enforcement was off.
+// checkForeignKeys names a row that violates a foreign key. SQLite counts the violations that are
+// deferred to the end of the transaction, so it looks for the row only if there is one or if
+// enforcement was off.
 func checkForeignKeys(c *conn, name string, unchecked bool) error {
 	deferred, _, err := c.db.Status(sqlite3.DBSTATUS_DEFERRED_FKS, false)
 	if err != nil {
@@ -388,7 +398,8 @@ func checkForeignKeys(c *conn, name string, unchecked bool) error {
 				Reason: fmt.Sprintf("it leaves row %s of table %s without the row of table %s that it refers to", s.ColumnText(1), s.ColumnText(0), s.ColumnText(2))}
 		})
 		if err == nil && deferred > 0 && !unchecked {
-			// The count is wrong after a table was dropped and rebuilt. SQLite will refuse to commit by it.
+			// The count is wrong after a table was dropped and rebuilt. SQLite will refuse to
+			// commit by it.
 			err = &MigrationError{Name: name, Err: ErrForeignKey,
 				Reason: "SQLite will not commit it: a table that others refer to was dropped; use PRAGMA foreign_keys=OFF for that"}
 		}
@@ -411,7 +422,8 @@ func execute(db *sqlite3.Conn, sql string, args ...string) error {
 	return wrap(stmt.Exec(), sql)
 }
 
-// skipSpace returns a text from its first statement: without white space, semicolons, comments and byte order marks before it.
+// skipSpace returns a text from its first statement: without white space, semicolons, comments and
+// byte order marks before it.
 func skipSpace(s string) string {
 	for {
 		before := len(s)

@@ -122,7 +122,8 @@ func TestFailedMigrationNamesItsStatementAndChangesNothing(t *testing.T) {
 	errorIf(t, err != nil || len(applied) != 1, "afterwards: %v, %v", applied, err)
 }
 
-// A table that others refer to is rebuilt in the twelve steps of https://sqlite.org/lang_altertable.html, which ORMs write too.
+// A table that others refer to is rebuilt in the twelve steps of
+// https://sqlite.org/lang_altertable.html, which ORMs write too.
 func TestMigrationRebuildsATableThatOthersReferTo(t *testing.T) {
 	r := newRig(t, Options{})
 	ms := migrationsOf(

@@ -13,11 +13,11 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// An inner is what is needed of a connection of the library and not part of its interface. If a later version of the
-// library has other names there is none, and a test says so.
+// An inner is what is needed of a connection of the library and not part of its interface. If a
+// later version of the library has other names there is none, and a test says so.
 type inner interface {
-	// Slice returns the linear memory, which is nearly all that a connection takes, and which never shrinks. SQLite's own
-	// counters say what is in use now, not how far the memory has grown.
+	// Slice returns the linear memory, which is nearly all that a connection takes, and which never
+	// shrinks. SQLite's own counters say what is in use now, not how far the memory has grown.
 	Slice() *[]byte
 	// X__stack_pointer returns where C's stack ends now. It has 64 KiB, from 65536 down to 0.
 	X__stack_pointer() *int32
@@ -46,19 +46,20 @@ func (in *instance) attach(db *sqlite3.Conn) {
 	}
 }
 
-// atRest reports whether no call into SQLite was left by a panic. One that was leaves its part of the stack behind, and
-// SQLite in any state.
+// atRest reports whether no call into SQLite was left by a panic. One that was leaves its part of
+// the stack behind, and SQLite in any state.
 func (in *instance) atRest() bool { return in.stack == nil || *in.stack == in.rest }
 
 // stackBytes is how large C's stack is.
 const stackBytes = 64 << 10
 
-// nearEnd is how much of the stack is left, in bytes, when a function of SQLite finds none for itself.
+// nearEnd is how much of the stack is left, in bytes, when a function of SQLite finds none for
+// itself.
 const nearEnd = 16 << 10
 
-// failure makes an error of a panic out of the library, or returns nil if it is of something else: a Reader, a Writer, this
-// package. If the panic has left a call into SQLite the connection is broken: no other call is safe, and most would panic
-// too.
+// failure makes an error of a panic out of the library, or returns nil if it is of something else:
+// a Reader, a Writer, this package. If the panic has left a call into SQLite the connection is
+// broken: no other call is safe, and most would panic too.
 func (in *instance) failure(p any) error {
 	if err := in.stop.stopped(); err != nil {
 		in.broken = true
@@ -90,7 +91,8 @@ func tooComplex() error {
 
 var errBroken = errors.New("a statement was left by a panic")
 
-// closeNative closes a connection and the statements that are left of it, also after it ran out of memory.
+// closeNative closes a connection and the statements that are left of it, also after it ran out of
+// memory.
 func closeNative(db *sqlite3.Conn) error {
 	for _, s := range slices.Collect(db.Stmts()) {
 		_ = attempt(s.Close) // the error is that of its last step

@@ -23,9 +23,10 @@ type DB struct {
 	running sync.WaitGroup // updates and views; Add under mu, and not after closed
 }
 
-// Open returns the database of a store, which it creates with its first write. Migrations are applied first, in an Update of
-// their own; if there is nothing to apply the store is only read, and if ms is nil not even that: then the database is taken as it
-// is. Of o, MaxOpen is 8 if it is zero.
+// Open returns the database of a store, which it creates with its first write. Migrations are
+// applied first, in an Update of their own; if there is nothing to apply the store is only read,
+// and if ms is nil not even that: then the database is taken as it is. Of o, MaxOpen is 8 if it is
+// zero.
 func Open(ctx context.Context, s Store, ms []Migration, o Options) (*DB, error) {
 	if o.MaxOpen == 0 {
 		o.MaxOpen = openMaxOpen
@@ -60,8 +61,9 @@ func (db *DB) migrate(ctx context.Context, ms []Migration) error {
 	})
 }
 
-// Update runs f in one transaction: what it changes is committed by the store if f returns nil, and vanishes otherwise.
-// Updates wait for each other; f must not call Update. What f reads with View is the last commit, without its own changes.
+// Update runs f in one transaction: what it changes is committed by the store if f returns nil, and
+// vanishes otherwise. Updates wait for each other; f must not call Update. What f reads with View
+// is the last commit, without its own changes.
 func (db *DB) Update(ctx context.Context, f func(*sql.DB) error) error {
 	return db.session(ctx, func(s *Session) error { return f(s.DB()) })
 }
@@ -130,7 +132,8 @@ func (db *DB) snapshot(ctx context.Context, f func(Reader) error) (err error) {
 	return f(sn)
 }
 
-// Export writes the database as of its last commit as a plain SQLite file, as [Export] does, beside updates and views.
+// Export writes the database as of its last commit as a plain SQLite file, as [Export] does, beside
+// updates and views.
 func (db *DB) Export(ctx context.Context, w io.Writer) (n int64, err error) {
 	err = db.view(ctx, func(r Reader) error {
 		n, err = Export(ctx, w, r)
@@ -139,8 +142,8 @@ func (db *DB) Export(ctx context.Context, w io.Writer) (n int64, err error) {
 	return n, err
 }
 
-// Import replaces the database by a plain SQLite file, as [Database.Import] does, in an Update of its own. It applies no
-// migrations; the next Open applies those of the program.
+// Import replaces the database by a plain SQLite file, as [Database.Import] does, in an Update of
+// its own. It applies no migrations; the next Open applies those of the program.
 func (db *DB) Import(ctx context.Context, file io.Reader, maxBytes int64) (m Metadata, err error) {
 	err = db.change(ctx, func(w Writer) (bool, error) {
 		m, err = db.database.Import(ctx, w, file, maxBytes)

@@ -9,8 +9,8 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// An outside is what the library knows of an instance in Go, outside the memory of it, that its use changes, and how it was when the
-// instance was new.
+// An outside is what the library knows of an instance in Go, outside the memory of it, that its use
+// changes, and how it was when the instance was new.
 type outside struct {
 	handles *[]any // Go's values that C refers to: the file, functions, temporary files; by index
 	deleted *int   // of handles, how many were removed
@@ -22,9 +22,10 @@ type outside struct {
 	newTable   int // its length
 }
 
-// knownFields are the fields of the library's types that hold the state of an instance. A library that has others may keep
-// something that outside does not know of: then there is none, and a test says so. regions and committed are those of Unix;
-// elsewhere a memory that has grown cannot be made shorter, or is not worth it.
+// knownFields are the fields of the library's types that hold the state of an instance. A library
+// that has others may keep something that outside does not know of: then there is none, and a test
+// says so. regions and committed are those of Unix; elsewhere a memory that has grown cannot be
+// made shorter, or is not worth it.
 func knownFields() [][]string {
 	return [][]string{
 		{"wrp", "interrupt", "stmts", "busy", "log", "collation", "wal", "trace", "authorizer", "update", "commit", "rollback",
@@ -37,7 +38,8 @@ func knownFields() [][]string {
 	}
 }
 
-// outsideOf returns the outside of an instance that is new, or nil if the library is not one that is known.
+// outsideOf returns the outside of an instance that is new, or nil if the library is not one that
+// is known.
 func outsideOf(db *sqlite3.Conn) *outside {
 	known := knownFields()
 	conn := reflect.ValueOf(db).Elem()

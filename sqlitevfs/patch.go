@@ -10,12 +10,15 @@ import (
 
 // A patch is the difference between a page and its stored form.
 //
-//  1. An inserted row changes some two hundred bytes of a page. Patches stand in the value of the metadata, which every
-//     commit puts anyway. So a small commit puts one short value, and not a page besides.
-//  2. A patch always leads from the stored page to the present one. A page has at most one patch, and a new patch replaces
-//     the old one. So the metadata and the pages of one snapshot are the whole database.
-//  3. Every commit writes all patches again. When the patches of a page have cost as much as the page, the page is stored
-//     anew and its patch goes. The next changes are not known, and this rule costs at most twice the best choice.
+//  1. An inserted row changes some two hundred bytes of a page. Patches stand in the value of the
+//     metadata, which every commit puts anyway. So a small commit puts one short value, and not a
+//     page besides.
+//  2. A patch always leads from the stored page to the present one. A page has at most one patch,
+//     and a new patch replaces the old one. So the metadata and the pages of one snapshot are the
+//     whole database.
+//  3. Every commit writes all patches again. When the patches of a page have cost as much as the
+//     page, the page is stored anew and its patch goes. The next changes are not known, and this
+//     rule costs at most twice the best choice.
 type patch struct {
 	page uint32
 	runs []byte // see appendRuns
@@ -36,7 +39,8 @@ const (
 // size returns the length of the encoded patch, in bytes.
 func (p *patch) size() int { return patchHead + len(p.runs) }
 
-// append appends the encoded patch: page, u32; length of the runs, u16; the runs. Numbers are big-endian.
+// append appends the encoded patch: page, u32; length of the runs, u16; the runs. Numbers are
+// big-endian.
 func (p *patch) append(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, p.page)
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(p.runs)))
@@ -52,8 +56,9 @@ func (p *patch) apply(b []byte) {
 	}
 }
 
-// appendRuns appends the differences of two pages as runs of words of eight bytes. A run is its first word, u16, its length
-// in words, u16, and its bytes. appendRuns returns false if the runs take more than limit bytes.
+// appendRuns appends the differences of two pages as runs of words of eight bytes. A run is its
+// first word, u16, its length in words, u16, and its bytes. appendRuns returns false if the runs
+// take more than limit bytes.
 func appendRuns(dst []byte, stored, now *page, limit int) ([]byte, bool) {
 	begin := len(dst)
 	for at := 0; at < PageSize; {
@@ -80,7 +85,8 @@ func appendRuns(dst []byte, stored, now *page, limit int) ([]byte, bool) {
 	return dst, true
 }
 
-// checkRuns returns what is wrong with runs: they are in order, do not touch each other, and end within the page.
+// checkRuns returns what is wrong with runs: they are in order, do not touch each other, and end
+// within the page.
 func checkRuns(runs []byte) error {
 	for next := 0; len(runs) > 0; {
 		if len(runs) < minRuns {
@@ -102,8 +108,8 @@ func checkRuns(runs []byte) error {
 // patches are those of a database, in the order of their pages.
 type patches []patch
 
-// parsePatches appends the encoded patches of a database of so many pages to list, which is empty. They refer to b. The error wraps
-// [ErrCorrupt].
+// parsePatches appends the encoded patches of a database of so many pages to list, which is empty.
+// They refer to b. The error wraps [ErrCorrupt].
 func parsePatches(list patches, b []byte, pages uint32) (patches, error) {
 	for len(b) > 0 {
 		if len(b) < patchHead+minRuns {
@@ -159,7 +165,8 @@ func (l patches) apply(n uint32, b []byte) {
 	}
 }
 
-// remove forgets the patch of a page, if it has one. The memory of its runs stays behind the end of the list, for set.
+// remove forgets the patch of a page, if it has one. The memory of its runs stays behind the end of
+// the list, for set.
 func (l *patches) remove(n uint32) {
 	i, ok := l.find(n)
 	if !ok {
@@ -192,8 +199,9 @@ func (l *patches) set(n uint32, runs []byte) {
 	p.runs = append(p.runs[:0], runs...)
 }
 
-// keptImages is the number of pages whose stored form a write session remembers: the pages stored or changed last. A table
-// has one page that grows, and so has each of its indexes that is in the order of insertion.
+// keptImages is the number of pages whose stored form a write session remembers: the pages stored
+// or changed last. A table has one page that grows, and so has each of its indexes that is in the
+// order of insertion.
 const keptImages = 4
 
 // stored are pages as they are stored, without their patches; the one that was used last is first.

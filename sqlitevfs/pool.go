@@ -31,25 +31,29 @@ const (
 
 // Options of a Pool. The zero value of a field means its default.
 type Options struct {
-	// MaxOpen bounds the open connections. When it is reached, the least recently used idle one is closed; if all are in
-	// use, opening another fails with [ErrBusy]. Spare instances for other databases are not counted: MaxOpen/128 of them,
-	// at least 2 and at most 16, for reading, and as many for writing.
+	// MaxOpen bounds the open connections. When it is reached, the least recently used idle one is
+	// closed; if all are in use, opening another fails with [ErrBusy]. Spare instances for other
+	// databases are not counted: MaxOpen/128 of them, at least 2 and at most 16, for reading, and
+	// as many for writing.
 	MaxOpen int
-	// MaxMemory bounds the memory of the open connections, in bytes: beyond it, idle ones are closed. The connections in use
-	// may exceed it by ConnMemory, all together. Beyond that, opening another, and a statement that needs more memory, fail
-	// with [ErrBusy].
+	// MaxMemory bounds the memory of the open connections, in bytes: beyond it, idle ones are
+	// closed. The connections in use may exceed it by ConnMemory, all together. Beyond that,
+	// opening another, and a statement that needs more memory, fail with [ErrBusy].
 	MaxMemory int64
-	// ConnMemory bounds the heap of one connection, in bytes: page cache, sorts, statements. A statement
-	// that needs more fails with [ErrMemory]. At least 1 MiB.
+	// ConnMemory bounds the heap of one connection, in bytes: page cache, sorts, statements. A
+	// statement that needs more fails with [ErrMemory]. At least 1 MiB.
 	ConnMemory int64
-	// TurnBytes bounds the pages that one write session changes, in bytes; a statement that changes more fails with [ErrFull].
-	// The data to undo single statements and savepoints takes up to twice as much.
+	// TurnBytes bounds the pages that one write session changes, in bytes; a statement that changes
+	// more fails with [ErrFull]. The data to undo single statements and savepoints takes up to
+	// twice as much.
 	TurnBytes int64
 	// CacheBytes bounds the page cache of one connection.
 	CacheBytes int64
-	// Temporary bounds the temporary files of one connection, in bytes: large sorts, VACUUM. They are in memory.
+	// Temporary bounds the temporary files of one connection, in bytes: large sorts, VACUUM. They
+	// are in memory.
 	Temporary int64
-	// MaxTemporary bounds the temporary files of all connections together, and the files that are imported, in bytes.
+	// MaxTemporary bounds the temporary files of all connections together, and the files that are
+	// imported, in bytes.
 	MaxTemporary int64
 	// MaxLength bounds one string, blob or row, in bytes.
 	MaxLength int
@@ -90,12 +94,13 @@ func (o Options) withDefaults() (Options, error) {
 	return o, errors.Join(faults...)
 }
 
-// A Pool opens connections for many databases and keeps the most recently used ones. Its methods may be called from any
-// goroutine.
+// A Pool opens connections for many databases and keeps the most recently used ones. Its methods
+// may be called from any goroutine.
 //
-//  1. A connection is in exactly one of three states. It is in use by one session. Or it is idle, in its database's list
-//     and in the list of the pool, which is in the order of use. Or it is being closed, and the pool only counts it. A few
-//     instances of closed connections are spare, and belong to no connection.
+//  1. A connection is in exactly one of three states. It is in use by one session. Or it is idle,
+//     in its database's list and in the list of the pool, which is in the order of use. Or it is
+//     being closed, and the pool only counts it. A few instances of closed connections are spare,
+//     and belong to no connection.
 //  2. Connections are opened and closed without the lock.
 //  3. One timer serves all: it is for the connection that has been idle longest, or the spare.
 type Pool struct {
@@ -142,8 +147,8 @@ func NewPool(o Options) (*Pool, error) {
 	return p, nil
 }
 
-// Close closes the idle connections and refuses new sessions; connections in use are closed when their session ends, and
-// Close waits for that.
+// Close closes the idle connections and refuses new sessions; connections in use are closed when
+// their session ends, and Close waits for that.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -191,8 +196,8 @@ func (p *Pool) Database(name string) *Database {
 	return &Database{pool: p, name: name, limits: p.limits(Limits{})}
 }
 
-// take returns an idle connection for a session, or nil: then the session may open one, which is counted already. epoch is
-// that of the database.
+// take returns an idle connection for a session, or nil: then the session may open one, which is
+// counted already. epoch is that of the database.
 func (p *Pool) take(s *Session) (_ *conn, epoch uint64, err error) {
 	var gone []*conn
 	defer func() { p.closeAll(gone) }()
@@ -239,8 +244,8 @@ func (p *Pool) full() error {
 	return nil
 }
 
-// put takes back the connection of a session, or what is left of it: c is nil if none could be opened. The connection is
-// closed if it is stained.
+// put takes back the connection of a session, or what is left of it: c is nil if none could be
+// opened. The connection is closed if it is stained.
 func (p *Pool) put(s *Session, c *conn) {
 	var gone []*conn
 	p.mu.Lock()
@@ -329,7 +334,8 @@ func (p *Pool) evict() *conn {
 	return p.drop(p.oldest)
 }
 
-// drop takes an idle connection out of the pool; the caller has to pass it to closeAll. REQUIRES: mu
+// drop takes an idle connection out of the pool; the caller has to pass it to closeAll. REQUIRES:
+// mu
 func (p *Pool) drop(c *conn) *conn {
 	p.unlink(c)
 	return p.forget(c)

@@ -97,8 +97,8 @@ func TestCloseOfAPoolWaitsForSessions(t *testing.T) {
 	})
 }
 
-// TestDatabasesTakeTurnsWithInstances has databases that want more connections than there may be. Each has a writer and a reader, and
-// has to find its own content.
+// TestDatabasesTakeTurnsWithInstances has databases that want more connections than there may be.
+// Each has a writer and a reader, and has to find its own content.
 func TestDatabasesTakeTurnsWithInstances(t *testing.T) {
 	p := newRig(t, Options{MaxOpen: 8, CacheBytes: 16 * PageSize}).pool
 	turns := 45
@@ -173,7 +173,8 @@ func needRenewal(t *testing.T, p *Pool) {
 	t.Fatal("instances cannot be made new: the library has other fields now")
 }
 
-// wantNew fails the test unless an instance is as new ones are, in every byte that its memory ever had, and outside.
+// wantNew fails the test unless an instance is as new ones are, in every byte that its memory ever
+// had, and outside.
 func wantNew(t *testing.T, p *Pool, in *instance, what string) {
 	t.Helper()
 	other, err := p.newInstance(in.write)
@@ -195,8 +196,8 @@ func wantNew(t *testing.T, p *Pool, in *instance, what string) {
 	same(t, len(slices.Collect(in.db.Stmts())), 3, what)
 }
 
-// TestRenewedInstanceHoldsNothingOfBefore runs what leaves something behind in SQLite: rows, statements, settings, temporary
-// tables, extensions, errors, panics.
+// TestRenewedInstanceHoldsNothingOfBefore runs what leaves something behind in SQLite: rows,
+// statements, settings, temporary tables, extensions, errors, panics.
 func TestRenewedInstanceHoldsNothingOfBefore(t *testing.T) {
 	p := newRig(t, Options{IdleTime: time.Hour}).pool
 	needRenewal(t, p)

@@ -36,7 +36,8 @@ const (
 	answerHost       = "it names a directory of the host"
 )
 
-// pragmaRules returns the rule of each pragma that SQLite has. The table of the page about SQL says the same.
+// pragmaRules returns the rule of each pragma that SQLite has. The table of the page about SQL says
+// the same.
 func pragmaRules() map[string]pragmaRule {
 	read := pragmaRule{works, absent, "", ""}
 	both := pragmaRule{works, works, "", ""}
@@ -117,8 +118,8 @@ func pragmaRules() map[string]pragmaRule {
 	}
 }
 
-// pragma decides about a pragma, with the argument "" if it has none. SQLite does not tell an empty argument from none;
-// an empty one means off or 0 and is harmless with each of them.
+// pragma decides about a pragma, with the argument "" if it has none. SQLite does not tell an empty
+// argument from none; an empty one means off or 0 and is harmless with each of them.
 func (a *authorizer) pragma(name, arg string) sqlite3.AuthorizerReturnCode {
 	if a.watching {
 		a.saw.pragma = true
@@ -166,7 +167,8 @@ func (a *authorizer) cacheLimit() int64 {
 	return DefaultConnMemory / 2
 }
 
-// cacheBytes returns how many bytes a cache_size means: pages, or KiB if it is negative. What is not a number is too much.
+// cacheBytes returns how many bytes a cache_size means: pages, or KiB if it is negative. What is
+// not a number is too much.
 func cacheBytes(arg string) int64 {
 	const most = 1 << 62
 	n, err := parseInt(arg, 32)
@@ -199,7 +201,8 @@ func onOff(arg string) string {
 	return "off"
 }
 
-// setForeignKeys switches the check of foreign keys, which the pragma cannot do inside a transaction, and a session is one.
+// setForeignKeys switches the check of foreign keys, which the pragma cannot do inside a
+// transaction, and a session is one.
 func (c *conn) setForeignKeys(on bool) error {
 	const why = "PRAGMA foreign_keys"
 	_, err := c.db.Config(sqlite3.DBCONFIG_ENABLE_FKEY, on)
@@ -212,8 +215,9 @@ func (c *conn) setForeignKeys(on bool) error {
 	return err
 }
 
-// unguard switches foreign keys and triggers off, which are the owner's and do not run while the runtime changes reserved tables. A
-// database that has none is left alone, because the switch has SQLite compile all statements again.
+// unguard switches foreign keys and triggers off, which are the owner's and do not run while the
+// runtime changes reserved tables. A database that has none is left alone, because the switch has
+// SQLite compile all statements again.
 func (c *conn) unguard() error {
 	internal := c.auth.internal
 	c.auth.internal = true

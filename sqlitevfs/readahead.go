@@ -9,7 +9,8 @@ import (
 const (
 	minWindow = 16 // pages
 	maxWindow = 64
-	// maxGap is how many pages a scan may skip and still be one: a table's interior pages stand between its leaves.
+	// maxGap is how many pages a scan may skip and still be one: a table's interior pages stand
+	// between its leaves.
 	maxGap = 3
 	// minRun is after how many pages in a row the next are read ahead.
 	minRun = 2
@@ -43,8 +44,8 @@ func (b *buffers) window() *window {
 	return new(window)
 }
 
-// readAhead is what a file has read ahead of SQLite. A page that is read alone costs a lookup, some 2 us; in a row, a
-// fraction of that.
+// readAhead is what a file has read ahead of SQLite. A page that is read alone costs a lookup, some
+// 2 us; in a row, a fraction of that.
 type readAhead struct {
 	head *page // the first page, or nil
 
@@ -56,7 +57,8 @@ type readAhead struct {
 	run    int     // how many were read in a row
 }
 
-// page returns a page that was read ahead, or nil. It is valid until the next call of another method.
+// page returns a page that was read ahead, or nil. It is valid until the next call of another
+// method.
 func (a *readAhead) page(n uint32) *page {
 	if n == 0 && a.head != nil {
 		return a.head
@@ -79,7 +81,8 @@ func (a *readAhead) first(f *file) (*page, error) {
 	return b, nil
 }
 
-// sequential records the read of a page, and reports whether the next pages will probably be read too.
+// sequential records the read of a page, and reports whether the next pages will probably be read
+// too.
 func (a *readAhead) sequential(n uint32) bool {
 	if step := n - a.last; step >= 1 && step <= maxGap {
 		a.run++
@@ -98,10 +101,12 @@ func (a *readAhead) scan(f *file, n uint32) (*page, error) {
 	a.start, a.count = n, 0
 	want := min(max(a.size, minWindow), f.base-n)
 	a.size = min(want*2, maxWindow)
-	// want is at most what is left below 2^32-1, the largest number of pages, so the end does not wrap.
+	// want is at most what is left below 2^32-1, the largest number of pages, so the end does not
+	// wrap.
 	end := f.pageKey(f.end[:0], n+want)
 	err := f.r.Scan(f.pageKey(f.key[:0], n), end, func(key, value []byte) bool {
-		// Stop at anything except the expected page: a lookup of the missing page reports the fault.
+		// Stop at anything except the expected page: a lookup of the missing page reports the
+		// fault.
 		if len(key) != pageKeySize || binary.BigEndian.Uint32(key[pageKeySize-4:]) != n+a.count || len(value) != PageSize {
 			return false
 		}

@@ -11,8 +11,8 @@ import (
 	"unsafe"
 )
 
-// rows are the driver.Rows of a statement. While they are open they are in the list of their session, which resets
-// them when it ends.
+// rows are the driver.Rows of a statement. While they are open they are in the list of their
+// session, which resets them when it ends.
 type rows struct {
 	s   *Session
 	ctx context.Context
@@ -101,8 +101,8 @@ func (s *Session) resetAll() {
 	}
 }
 
-// settle runs the statements that write to their end, and keeps the rows that they have left: SQLite opens and closes no
-// savepoint while such a statement is under way.
+// settle runs the statements that write to their end, and keeps the rows that they have left:
+// SQLite opens and closes no savepoint while such a statement is under way.
 func (s *Session) settle() {
 	for r := s.rows; r != nil; {
 		next := r.next
@@ -135,7 +135,8 @@ func (r *rows) drain() {
 	r.drained, r.fault = true, r.s.wrap(r.ctx, r.c.explain(err), text)
 }
 
-// first goes to the first row. Before that SQLite may compile the statement again, and its columns may be others.
+// first goes to the first row. Before that SQLite may compile the statement again, and its columns
+// may be others.
 func (r *rows) first() error {
 	err := r.step()
 	for err != nil && r.c.extend(err) {
@@ -243,7 +244,8 @@ func (r *rows) fetch(dest []driver.Value) error {
 	return nil
 }
 
-// Close implements driver.Rows. The error is that of a statement that changes something and was not read to its end.
+// Close implements driver.Rows. The error is that of a statement that changes something and was not
+// read to its end.
 func (r *rows) Close() (err error) {
 	if r.over {
 		return nil
@@ -263,7 +265,8 @@ func (r *rows) Close() (err error) {
 	return nil
 }
 
-// ColumnTypeDatabaseTypeName implements driver.RowsColumnTypeDatabaseTypeName: the declared type in capitals, without a length.
+// ColumnTypeDatabaseTypeName implements driver.RowsColumnTypeDatabaseTypeName: the declared type in
+// capitals, without a length.
 func (r *rows) ColumnTypeDatabaseTypeName(i int) string {
 	name, _, _ := strings.Cut(r.declared(i).name, "(")
 	return strings.ToUpper(strings.TrimSpace(name))
@@ -275,7 +278,8 @@ func (r *rows) ColumnTypeNullable(i int) (nullable, ok bool) {
 	return !d.notNull, d.ok
 }
 
-// ColumnTypeScanType implements driver.RowsColumnTypeScanType: what values of the declared type can be scanned into.
+// ColumnTypeScanType implements driver.RowsColumnTypeScanType: what values of the declared type can
+// be scanned into.
 func (r *rows) ColumnTypeScanType(i int) reflect.Type {
 	d := r.declared(i)
 	name := r.ColumnTypeDatabaseTypeName(i)

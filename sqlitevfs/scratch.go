@@ -6,15 +6,17 @@ import (
 	"slices"
 )
 
-// Scratch returns a writer that keeps changes in memory, over what r shows, and never writes them anywhere: for trying
-// out what a session would do, such as migrations. The session has to be of a [Database] of its own, because its connection
-// remembers pages that others do not have. It holds up to limit bytes of keys and values; then Put fails with [ErrFull].
+// Scratch returns a writer that keeps changes in memory, over what r shows, and never writes them
+// anywhere: for trying out what a session would do, such as migrations. The session has to be of a
+// [Database] of its own, because its connection remembers pages that others do not have. It holds
+// up to limit bytes of keys and values; then Put fails with [ErrFull].
 func Scratch(r Reader, limit int64) Writer {
 	return &scratch{under: r, limit: limit, values: make(map[string][]byte)}
 }
 
-// scratch answers from values, then, for keys in none of the removed ranges, from the reader. A key that is put after its
-// range was removed stands in values, so it needs no note of its own in removed.
+// scratch answers from values, then, for keys in none of the removed ranges, from the reader. A key
+// that is put after its range was removed stands in values, so it needs no note of its own in
+// removed.
 type scratch struct {
 	under   Reader
 	values  map[string][]byte

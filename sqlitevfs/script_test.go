@@ -11,9 +11,9 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestSessionScripts runs the scripts of testdata/scripts, each on a pool with one store; `go test ./sqlitevfs -run TestSessionScripts
-// -rewrite` writes the results anew. A line with a result is printed with it, after an arrow. "run max-open=2" is on a pool with
-// that option.
+// TestSessionScripts runs the scripts of testdata/scripts, each on a pool with one store; `go test
+// ./sqlitevfs -run TestSessionScripts -rewrite` writes the results anew. A line with a result is
+// printed with it, after an arrow. "run max-open=2" is on a pool with that option.
 //
 //	write a, read a       begin a session on the database "test"; "read a x" is one on the database x, "read a as b" one on the
 //	                      snapshot of the session b

@@ -14,9 +14,10 @@ import (
 
 // A Session is a transaction on a database.
 //
-//  1. It has a connection from its first statement to its end, and all of that time SQLite is in a transaction.
-//  2. When SQLite has ended that transaction by itself, as it does after some errors, the session is poisoned: what was
-//     done before is lost, so everything after it fails, Commit too.
+//  1. It has a connection from its first statement to its end, and all of that time SQLite is in a
+//     transaction.
+//  2. When SQLite has ended that transaction by itself, as it does after some errors, the session
+//     is poisoned: what was done before is lost, so everything after it fails, Commit too.
 type Session struct {
 	database *Database
 	r        Reader
@@ -24,8 +25,9 @@ type Session struct {
 	write    bool
 	late     bool // begun after the database was closed
 
-	// front guards the handle. It is not mu, which is held while a statement runs and the Writer is called, because the owner
-	// may hold a lock when it asks for the handle that its Writer needs too.
+	// front guards the handle. It is not mu, which is held while a statement runs and the Writer is
+	// called, because the owner may hold a lock when it asks for the handle that its Writer needs
+	// too.
 	front  sync.Mutex
 	handle *sql.DB
 	over   bool
@@ -47,10 +49,11 @@ type Session struct {
 	open                // of the handle
 }
 
-// DB returns the session's handle. Its connections are cheap and share the session's transaction and see each other's
-// changes, so rows may be read while other statements run. BeginTx, and BEGIN in SQL, set savepoints, which end in
-// reverse order. After the session the handle is closed: new statements fail with database/sql's own "sql: database is
-// closed", and what was begun before, such as rows, with [ErrClosed].
+// DB returns the session's handle. Its connections are cheap and share the session's transaction
+// and see each other's changes, so rows may be read while other statements run. BeginTx, and BEGIN
+// in SQL, set savepoints, which end in reverse order. After the session the handle is closed: new
+// statements fail with database/sql's own "sql: database is closed", and what was begun before,
+// such as rows, with [ErrClosed].
 func (s *Session) DB() *sql.DB {
 	s.front.Lock()
 	defer s.front.Unlock()
@@ -63,12 +66,12 @@ func (s *Session) DB() *sql.DB {
 	return s.handle
 }
 
-// AllowReserved lets the statements of the session use the tables whose names begin with [ReservedPrefix]. It is called before the
-// first statement.
+// AllowReserved lets the statements of the session use the tables whose names begin with
+// [ReservedPrefix]. It is called before the first statement.
 func (s *Session) AllowReserved() { s.reserved = true }
 
-// Observe has f called when the execution of a text ends, or a query has its first row. It is called before the first statement. f
-// must not use the session.
+// Observe has f called when the execution of a text ends, or a query has its first row. It is
+// called before the first statement. f must not use the session.
 func (s *Session) Observe(f func(text string, began time.Time, err error)) { s.observe = f }
 
 // observed is deferred by what runs a text.
@@ -102,28 +105,33 @@ func (s *Session) Used() bool {
 	return s.used.Load()
 }
 
-// Writes counts the statements that were given to the session and are not only for reading, whatever became of them.
+// Writes counts the statements that were given to the session and are not only for reading,
+// whatever became of them.
 func (s *Session) Writes() int64 { return s.writes.Load() }
 
-// Shut refuses all statements from now on, even ROLLBACK, and interrupts a running one; it does not wait for its end. An
-// open transaction stays open: ending it after Shut does not help, and Commit fails. The owner calls Shut when the code
-// that uses the session is done, before that code's contexts end, and then Commit or Rollback.
+// Shut refuses all statements from now on, even ROLLBACK, and interrupts a running one; it does not
+// wait for its end. An open transaction stays open: ending it after Shut does not help, and Commit
+// fails. The owner calls Shut when the code that uses the session is done, before that code's
+// contexts end, and then Commit or Rollback.
 func (s *Session) Shut() { s.interrupt.shut.Store(true) }
 
-// Wait returns when no statement runs. An interrupted statement may still run for a single step of SQLite.
-// After Shut and Wait, neither Commit nor Rollback waits for statements.
+// Wait returns when no statement runs. An interrupted statement may still run for a single step of
+// SQLite. After Shut and Wait, neither Commit nor Rollback waits for statements.
 func (s *Session) Wait() {
 	s.mu.Lock()
 	//lint:ignore SA2001 a statement holds mu until it is done
 	s.mu.Unlock()
 }
 
-// Commit ends a write session and puts the pages that it changed into its Writer; changed is false if there are none. If it
-// fails the session is rolled back: [ErrFull] if there is no room, [ErrOpenTransaction] if a transaction that was begun in
-// the session was neither committed nor rolled back, [ErrConstraint] for a deferred foreign key. If it fails and changed is
-// true, pages were put into the Writer before that, and the owner of the writer has to drop them; Discard was done.
+// Commit ends a write session and puts the pages that it changed into its Writer; changed is false
+// if there are none. If it fails the session is rolled back: [ErrFull] if there is no room,
+// [ErrOpenTransaction] if a transaction that was begun in the session was neither committed nor
+// rolled back, [ErrConstraint] for a deferred foreign key. If it fails and changed is true, pages
+// were put into the Writer before that, and the owner of the writer has to drop them; Discard was
+// done.
 //
-// The context of the session does not matter to Commit. A read session has nothing to commit: it is ended.
+// The context of the session does not matter to Commit. A read session has nothing to commit: it is
+// ended.
 func (s *Session) Commit() (changed bool, err error) {
 	s.Shut()
 	s.mu.Lock()
@@ -146,8 +154,9 @@ func (s *Session) Commit() (changed bool, err error) {
 	return changed, err
 }
 
-// Rollback ends a session without changes. It does nothing after Commit. If it returns true, pages had been put into the
-// Writer already, as VACUUM does, and the owner of the writer has to drop them; Discard was done.
+// Rollback ends a session without changes. It does nothing after Commit. If it returns true, pages
+// had been put into the Writer already, as VACUUM does, and the owner of the writer has to drop
+// them; Discard was done.
 func (s *Session) Rollback() (published bool) {
 	s.Shut()
 	s.mu.Lock()
@@ -169,8 +178,8 @@ func (s *Session) Rollback() (published bool) {
 // cleanup is the context of statements that clean up.
 var cleanup context.Context
 
-// enter locks the session for a statement of ctx and returns its connection, which it takes at the first call. The caller
-// must leave. Contexts that have ended do not hinder a statement of cleanup.
+// enter locks the session for a statement of ctx and returns its connection, which it takes at the
+// first call. The caller must leave. Contexts that have ended do not hinder a statement of cleanup.
 func (s *Session) enter(ctx context.Context) (*conn, error) {
 	s.mu.Lock()
 	ready := false
@@ -246,8 +255,9 @@ func (s *Session) poison(err error) {
 	}
 }
 
-// recovered makes an error of a panic out of the library, which says that the heap of the connection is used up, or C's
-// stack; the session is poisoned. It panics again with any other. REQUIRES: mu
+// recovered makes an error of a panic out of the library, which says that the heap of the
+// connection is used up, or C's stack; the session is poisoned. It panics again with any other.
+// REQUIRES: mu
 func (s *Session) recovered(p any) error {
 	err := s.conn.failure(p)
 	if err == nil {
@@ -259,8 +269,9 @@ func (s *Session) recovered(p any) error {
 	return err
 }
 
-// wrap makes an *Error of an error of the library. To SQLite's code it adds the cause: of the Reader or the Writer, or of
-// the contexts. If SQLite has ended the transaction, the session is poisoned. REQUIRES: mu
+// wrap makes an *Error of an error of the library. To SQLite's code it adds the cause: of the
+// Reader or the Writer, or of the contexts. If SQLite has ended the transaction, the session is
+// poisoned. REQUIRES: mu
 func (s *Session) wrap(ctx context.Context, err error, sql string) error {
 	if err == nil {
 		return nil
@@ -312,7 +323,8 @@ func (s *Session) begin() (err error) {
 		}
 		c.epoch = epoch
 	case s.write:
-		// What it published last is what is there: the database has one writer, and Discard closes it.
+		// What it published last is what is there: the database has one writer, and Discard closes
+		// it.
 		c.file.begin(s.r, s.w, c.file.meta, c.file.metaLength)
 	default:
 		same, err := c.refresh(s.r)
@@ -389,7 +401,8 @@ func (s *Session) commit() error {
 	return s.publishMigrations()
 }
 
-// publishMigrations puts the metadata again if it says other things about migrations. REQUIRES: mu, conn
+// publishMigrations puts the metadata again if it says other things about migrations. REQUIRES: mu,
+// conn
 func (s *Session) publishMigrations() error {
 	f := s.conn.file
 	if s.pending == nil || f.meta.Migrations == s.pending.Migrations && f.meta.Fingerprint == s.pending.Fingerprint {
@@ -406,8 +419,9 @@ func (s *Session) publishMigrations() error {
 	return nil
 }
 
-// republish ends SQLite's transaction and publishes, calls f, which may run VACUUM, and begins a transaction again. If f
-// fails after it has written something, the session is poisoned. REQUIRES: mu, conn
+// republish ends SQLite's transaction and publishes, calls f, which may run VACUUM, and begins a
+// transaction again. If f fails after it has written something, the session is poisoned. REQUIRES:
+// mu, conn
 func (s *Session) republish(f func() error) error {
 	c := s.conn
 	defer func() { s.interrupt.off = s.interrupt.call == nil }()
@@ -520,7 +534,8 @@ func (i *interrupt) Err() error {
 	return nil
 }
 
-// ended returns why the session has ended, or nil. Unlike the other methods it may be called from any goroutine.
+// ended returns why the session has ended, or nil. Unlike the other methods it may be called from
+// any goroutine.
 func (i *interrupt) ended() error {
 	if i.shut.Load() {
 		return context.Canceled

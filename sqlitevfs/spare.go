@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// mostSpares returns the largest number of spare instances of a kind. They suffice for a few databases opened at once, and
-// are few beside the open connections.
+// mostSpares returns the largest number of spare instances of a kind. They suffice for a few
+// databases opened at once, and are few beside the open connections.
 func (o Options) mostSpares() int { return min(max(o.MaxOpen/128, 2), 16) }
 
-// manyOpen is the number of open connections from which the next instance is made in advance. Fewer connections belong to
-// a few databases, which stay open.
+// manyOpen is the number of open connections from which the next instance is made in advance. Fewer
+// connections belong to a few databases, which stay open.
 const manyOpen = 16
 
-// instance returns an instance for sessions that write, or for sessions that read: a spare if there is one.
+// instance returns an instance for sessions that write, or for sessions that read: a spare if there
+// is one.
 func (p *Pool) instance(write bool) (*instance, error) {
 	p.mu.Lock()
 	var in *instance
@@ -56,7 +57,8 @@ func (p *Pool) makeAhead(write bool) {
 	p.mu.Unlock()
 }
 
-// reuse makes an instance that no conn uses a spare, and reports whether it did. Otherwise the instance must be closed.
+// reuse makes an instance that no conn uses a spare, and reports whether it did. Otherwise the
+// instance must be closed.
 func (p *Pool) reuse(in *instance) bool {
 	p.mu.Lock()
 	room := p.roomForSpare(in.write)
@@ -95,7 +97,8 @@ func (p *Pool) countSpares(write bool) (n int) {
 	return n
 }
 
-// stale takes the spares out of the pool that have been there for so long, the oldest of which is the first. REQUIRES: mu
+// stale takes the spares out of the pool that have been there for so long, the oldest of which is
+// the first. REQUIRES: mu
 func (p *Pool) stale(age time.Duration) []*instance {
 	n := 0
 	for n < len(p.spares) && time.Since(p.spares[n].since) >= age {

@@ -7,10 +7,12 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// maxCachedText is the length of the longest statement that is kept, in bytes: texts that long hardly ever come twice.
+// maxCachedText is the length of the longest statement that is kept, in bytes: texts that long
+// hardly ever come twice.
 const maxCachedText = 8 << 10
 
-// keptBound is how many bytes of texts and blobs a statement that is kept may keep bound. Each run binds all parameters anew.
+// keptBound is how many bytes of texts and blobs a statement that is kept may keep bound. Each run
+// binds all parameters anew.
 const keptBound = 4 << 10
 
 // A class says how a statement is run.
@@ -53,8 +55,8 @@ type statement struct {
 	newer, older *statement
 }
 
-// statements keeps compiled statements by their text: the ones used last, up to a limit. A statement in use stays in
-// the table but is handed out once only.
+// statements keeps compiled statements by their text: the ones used last, up to a limit. A
+// statement in use stays in the table but is handed out once only.
 type statements struct {
 	limit          int // 0 means DefaultStatements
 	table          map[string]*statement
@@ -62,8 +64,8 @@ type statements struct {
 	newest, oldest *statement
 }
 
-// take returns a kept statement that is not in use, or nil. The caller puts it back. A session that may use reserved tables shares
-// no statement with one that may not.
+// take returns a kept statement that is not in use, or nil. The caller puts it back. A session that
+// may use reserved tables shares no statement with one that may not.
 func (k *statements) take(text string, reserved bool) *statement {
 	st := k.table[text]
 	if st == nil || st.busy || st.reserved != reserved {
@@ -73,8 +75,8 @@ func (k *statements) take(text string, reserved bool) *statement {
 	return st
 }
 
-// put resets a statement and keeps it if it may be kept, or else closes it. The error is of the reset: SQLite reports
-// there what was wrong with a statement that was not run to its end.
+// put resets a statement and keeps it if it may be kept, or else closes it. The error is of the
+// reset: SQLite reports there what was wrong with a statement that was not run to its end.
 func (k *statements) put(st *statement) (err error) {
 	st.busy = false
 	if st.dirty {
@@ -155,7 +157,8 @@ func (st *statement) close() {
 	st.live = false
 }
 
-// finalize closes a statement of the library. That repeats the error of the last run, and panics if it was lack of memory.
+// finalize closes a statement of the library. That repeats the error of the last run, and panics if
+// it was lack of memory.
 func finalize(native *sqlite3.Stmt) {
 	defer func() {
 		if p := recover(); p != nil && !outOfMemory(p) {
@@ -167,8 +170,8 @@ func finalize(native *sqlite3.Stmt) {
 
 var errZero = errors.New("sqlite: there is a zero byte in the text of a statement")
 
-// compile compiles the first statement of a text. The tail is empty if nothing but blanks, comments and semicolons
-// follows. It is in use: put it back.
+// compile compiles the first statement of a text. The tail is empty if nothing but blanks, comments
+// and semicolons follows. It is in use: put it back.
 func (c *conn) compile(text string) (st *statement, tail string, err error) {
 	if strings.IndexByte(text, 0) >= 0 {
 		return nil, "", errZero // where SQLite would see the end
@@ -275,8 +278,8 @@ func (c *conn) internally(f func() error) error {
 	return f()
 }
 
-// describe reads the names and the kinds of the columns, if that has not been done since SQLite compiled the statement
-// last, as it does when the schema has changed.
+// describe reads the names and the kinds of the columns, if that has not been done since SQLite
+// compiled the statement last, as it does when the schema has changed.
 func (st *statement) describe() {
 	version := st.native.Status(sqlite3.STMTSTATUS_REPREPARE, false)
 	if st.columns != nil && st.version == version {

@@ -68,8 +68,8 @@ func TestStatementsAreKeptUpToTheLimit(t *testing.T) {
 	errorIf(t, open > 4+3, "%d statements are open", open) // BEGIN, and what else the session has of its own
 }
 
-// Whatever the text: nothing panics, the session's transaction is never ended by it, no file appears, and after a rollback
-// everything is as it was, the connection too.
+// Whatever the text: nothing panics, the session's transaction is never ended by it, no file
+// appears, and after a rollback everything is as it was, the connection too.
 func FuzzStatements(f *testing.F) {
 	for _, text := range []string{
 		"INSERT INTO t VALUES (3, 'x'); SELECT * FROM t", "BEGIN; DELETE FROM t; ROLLBACK", "SAVEPOINT a; RELEASE a; COMMIT",

@@ -13,7 +13,8 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// A pool looks at the calls that run every lookAfter. It stops calls whose context ended stopAfter before.
+// A pool looks at the calls that run every lookAfter. It stops calls whose context ended stopAfter
+// before.
 const (
 	lookAfter = 250 * time.Millisecond
 	stopAfter = time.Second
@@ -21,17 +22,19 @@ const (
 
 // A stopper ends a call into SQLite that does not end by itself.
 //
-// SQLite asks for its interruption every thousand steps of its machine. One step may be one call of a function, which
-// may take hours. Go cannot end a goroutine from outside. But SQLite works in a memory that the library has mapped for
-// this instance alone, outside Go's heap. The stopper takes the access to that memory away. The next instruction of the
-// call that touches it faults. The goroutine has [debug.SetPanicOnFault], so the fault is a panic, which ends the call
-// like any other panic out of the library. The goroutine returns with an error, and the memory is given back. Nothing is
-// left behind.
+// SQLite asks for its interruption every thousand steps of its machine. One step may be one call of
+// a function, which may take hours. Go cannot end a goroutine from outside. But SQLite works in a
+// memory that the library has mapped for this instance alone, outside Go's heap. The stopper takes
+// the access to that memory away. The next instruction of the call that touches it faults. The
+// goroutine has [debug.SetPanicOnFault], so the fault is a panic, which ends the call like any
+// other panic out of the library. The goroutine returns with an error, and the memory is given
+// back. Nothing is left behind.
 //
-//  1. Only a call that is in SQLite is stopped. A Reader or a Writer may hold locks, and may be writing into the memory:
-//     see outside.
+//  1. Only a call that is in SQLite is stopped. A Reader or a Writer may hold locks, and may be
+//     writing into the memory: see outside.
 //  2. An instance that was stopped is broken. Nothing calls it again, and its session is poisoned.
-//  3. The memory is protected under mu, while the call runs. So it is never protected after it was given back.
+//  3. The memory is protected under mu, while the call runs. So it is never protected after it was
+//     given back.
 type stopper struct {
 	memory []byte // what is reserved for the instance; nil if it cannot be taken away
 	state  atomic.Int32
@@ -91,8 +94,8 @@ func (w *stopper) stopped() error {
 	return &Error{Code: int(sqlite3.INTERRUPT), Message: "interrupted: a call of SQLite did not end by itself", Err: w.cause}
 }
 
-// outside notes that a Reader or a Writer is called. It reports false if the call was stopped: then the memory must not be
-// handed out.
+// outside notes that a Reader or a Writer is called. It reports false if the call was stopped: then
+// the memory must not be handed out.
 func (w *stopper) outside() bool {
 	return w.state.CompareAndSwap(stopRuns, stopOutside) || w.state.Load() != stopStopped
 }
@@ -148,7 +151,8 @@ func (p *Pool) use(c *conn) {
 	p.mu.Unlock()
 }
 
-// watchImport watches the call that checks a file. The caller calls done at its end, on the same goroutine.
+// watchImport watches the call that checks a file. The caller calls done at its end, on the same
+// goroutine.
 func (p *Pool) watchImport(w *stopper, ctx context.Context) (done func() error) {
 	p.mu.Lock()
 	p.watch(w, "import")

@@ -4,7 +4,8 @@ package sqlitevfs
 
 import "syscall"
 
-// canProtect is true because the library maps the memory of an instance apart from Go's heap, so protect can take it away.
+// canProtect is true because the library maps the memory of an instance apart from Go's heap, so
+// protect can take it away.
 const canProtect = true
 
 // protect takes away all access to a memory.

@@ -31,7 +31,8 @@ func TestCallOfAFunctionThatDoesNotEndIsStopped(t *testing.T) {
 	r := newRig(t, Options{}, "CREATE TABLE t (v); INSERT INTO t VALUES (1)")
 	hasty(r.pool)
 	why := errors.New("the turn took too long")
-	// stopped makes a call whose time is up while it runs. A slow machine begins the call when its time is up: it is then tried with more.
+	// stopped makes a call whose time is up while it runs. A slow machine begins the call when its
+	// time is up: it is then tried with more.
 	stopped := func(what string, call func(ctx context.Context) (began bool, err error)) {
 		t.Helper()
 		for d := 10 * time.Millisecond; ; d *= 2 {
@@ -90,8 +91,8 @@ func TestCallOfAFunctionThatDoesNotEndIsStopped(t *testing.T) {
 	same(t, r.pool.Stats().InUse, 0)
 }
 
-// TestEveryFunctionEndsWithItsContext calls each function of the library with large arguments. The test would not end if one
-// of the calls could not be stopped.
+// TestEveryFunctionEndsWithItsContext calls each function of the library with large arguments. The
+// test would not end if one of the calls could not be stopped.
 func TestEveryFunctionEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	needStop(t)
@@ -103,7 +104,8 @@ func TestEveryFunctionEndsWithItsContext(t *testing.T) {
 		for _, text := range []string{"SELECT fts5_source_id()", "SELECT rtreedepth(x'00000000')", "SELECT vec1_version()"} {
 			answer(db, text)
 		}
-		// The function of an operator of JSON has another name. A negative number of arguments is any.
+		// The function of an operator of JSON has another name. A negative number of arguments is
+		// any.
 		list := db.ask(`SELECT DISTINCT '"' || name || '"(' || substr('a, b, c, d, e', 1, max(0, 3 * iif(narg < 0, 2, min(narg, 5)) - 2)) || ')' || iif(type = 'w', ' OVER ()', '')
 			FROM pragma_function_list WHERE name NOT LIKE '->%' ORDER BY 1`)
 		for call := range strings.SplitSeq(strings.ReplaceAll(list, "),", ")\n"), "\n") {

@@ -12,9 +12,10 @@ import (
 
 // A transaction of the user's is a savepoint in the session's own. Savepoints are a stack:
 //
-//  1. Each has a native savepoint named after its place in the stack, so that names of the user's, which may repeat, never
-//     decide which one SQLite takes.
-//  2. Committing one that is not the innermost is an error, unless all above it are SAVEPOINTs of SQL, which it commits too.
+//  1. Each has a native savepoint named after its place in the stack, so that names of the user's,
+//     which may repeat, never decide which one SQLite takes.
+//  2. Committing one that is not the innermost is an error, unless all above it are SAVEPOINTs of
+//     SQL, which it commits too.
 //  3. Rolling one back rolls back those above it; what is done with them later fails.
 //  4. A session with one left open cannot be committed.
 type transaction struct {
@@ -50,7 +51,8 @@ func (s *Session) push(c *conn, t *transaction) error {
 func (s *Session) merge(c *conn, i int) error {
 	s.settle()
 	if i == 0 && !s.tx[0].deferred {
-		// This is where SQLite would commit, and check the keys that are checked late. It does not for a savepoint in a transaction.
+		// This is where SQLite would commit, and check the keys that are checked late. It does not
+		// for a savepoint in a transaction.
 		if violated, err := c.violated(); err != nil {
 			return err
 		} else if violated {
@@ -64,7 +66,8 @@ func (s *Session) merge(c *conn, i int) error {
 	return nil
 }
 
-// undo takes back what was done since place i of the stack, and keeps the savepoint there if keep is true.
+// undo takes back what was done since place i of the stack, and keeps the savepoint there if keep
+// is true.
 func (s *Session) undo(c *conn, i int, keep bool) error {
 	s.settle()
 	if err := c.command("ROLLBACK TO " + savepointName(i)); err != nil {
@@ -155,7 +158,8 @@ func (s *Session) endable(word string) error {
 	return nil
 }
 
-// find returns the place of the innermost SAVEPOINT of a name that was set in the innermost transaction, or -1.
+// find returns the place of the innermost SAVEPOINT of a name that was set in the innermost
+// transaction, or -1.
 func (s *Session) find(name string) int {
 	for i := len(s.tx) - 1; i >= 0 && s.tx[i].kind == runSavepoint; i-- {
 		if strings.EqualFold(s.tx[i].name, name) {
@@ -170,7 +174,8 @@ func (l *link) Begin() (driver.Tx, error) {
 	return l.BeginTx(context.Background(), driver.TxOptions{})
 }
 
-// BeginTx implements driver.ConnBeginTx. All levels of isolation are served: a session has nobody beside it.
+// BeginTx implements driver.ConnBeginTx. All levels of isolation are served: a session has nobody
+// beside it.
 func (l *link) BeginTx(ctx context.Context, o driver.TxOptions) (_ driver.Tx, err error) {
 	c, err := l.s.enter(ctx)
 	if err != nil {
@@ -186,8 +191,8 @@ func (l *link) BeginTx(ctx context.Context, o driver.TxOptions) (_ driver.Tx, er
 	return t, nil
 }
 
-// Commit implements driver.Tx. If it fails the transaction is rolled back, for database/sql allows no second try; only if
-// another one was begun in it, and is still open, everything stays as it is.
+// Commit implements driver.Tx. If it fails the transaction is rolled back, for database/sql allows
+// no second try; only if another one was begun in it, and is still open, everything stays as it is.
 func (t *transaction) Commit() error {
 	return t.end(func(s *Session, c *conn, i int) error {
 		for _, above := range s.tx[i+1:] {

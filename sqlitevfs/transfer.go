@@ -20,18 +20,20 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// lockPage is the index of the page at 1 GiB, whose bytes stand for locks. SQLite neither writes nor reads it.
+// lockPage is the index of the page at 1 GiB, whose bytes stand for locks. SQLite neither writes
+// nor reads it.
 const lockPage = 1 << 30 / PageSize
 
 // exportPages is how many pages Export collects before it writes them.
 const exportPages = 64
 
-// Export writes a database as a plain SQLite file, of which stock SQLite's integrity_check says ok, and returns its
-// length in bytes. It reads keys only and needs no connection. Of a database that does not exist it writes an empty one, of
-// one page. The writer is not called during a Scan, so it may be slow.
+// Export writes a database as a plain SQLite file, of which stock SQLite's integrity_check says ok,
+// and returns its length in bytes. It reads keys only and needs no connection. Of a database that
+// does not exist it writes an empty one, of one page. The writer is not called during a Scan, so it
+// may be slow.
 //
-// The error wraps [ErrCorrupt] if pages are missing or more than the metadata says; then a part was written. It wraps
-// [ErrInterrupted] and the cause if ctx ends.
+// The error wraps [ErrCorrupt] if pages are missing or more than the metadata says; then a part was
+// written. It wraps [ErrInterrupted] and the cause if ctx ends.
 func Export(ctx context.Context, w io.Writer, r Reader) (int64, error) {
 	m, value, err := readMetadata(r, nil)
 	if err != nil {
@@ -112,8 +114,8 @@ func noMorePages(r Reader, end []byte) error {
 	return nil
 }
 
-// checkExported compares a database's first page with its metadata. SQLite believes the number of pages in the header if the
-// counters of change and of version are equal.
+// checkExported compares a database's first page with its metadata. SQLite believes the number of
+// pages in the header if the counters of change and of version are equal.
 func checkExported(page []byte, m Metadata) error {
 	h, err := parseHeader(page)
 	switch {
@@ -129,7 +131,8 @@ func checkExported(page []byte, m Metadata) error {
 	return nil
 }
 
-// A fileHeader is what the first 100 bytes of a database file say. https://sqlite.org/fileformat2.html
+// A fileHeader is what the first 100 bytes of a database file say.
+// https://sqlite.org/fileformat2.html
 type fileHeader struct {
 	pageSize int
 	wal      bool
@@ -195,17 +198,21 @@ type ImportError struct{ Reason string }
 
 func (e *ImportError) Error() string { return "the file cannot be imported: " + e.Reason }
 
-// Import replaces a database by a plain SQLite file, of at most maxBytes, and returns its metadata. What is put into the writer
-// is committed or dropped by its owner, and if it is dropped Discard is due.
+// Import replaces a database by a plain SQLite file, of at most maxBytes, and returns its metadata.
+// What is put into the writer is committed or dropped by its owner, and if it is dropped Discard is
+// due.
 //
-// Before anything is written the file is read whole, and SQLite's integrity_check has to say ok; rows that violate a foreign key are
-// taken as they are. If its pages are of another size it is copied by VACUUM, in memory, and the copy has to be within maxBytes
-// too. Reserved bytes at the end of pages are kept; eight of them are checksums, which have to be right. A file in WAL mode is taken without its log: what was not written back from the log to the file is
-// not in it. What stands in its table cairn_migration counts as applied.
+// Before anything is written the file is read whole, and SQLite's integrity_check has to say ok;
+// rows that violate a foreign key are taken as they are. If its pages are of another size it is
+// copied by VACUUM, in memory, and the copy has to be within maxBytes too. Reserved bytes at the
+// end of pages are kept; eight of them are checksums, which have to be right. A file in WAL mode is
+// taken without its log: what was not written back from the log to the file is not in it. What
+// stands in its table cairn_migration counts as applied.
 //
-// The error is an *ImportError, which says what is wrong with the file; or [ErrBusy] if there is a write session; or it wraps
-// [ErrFull], [ErrMemory] or [ErrInterrupted], or what the file's reader returned. After an error some of the file may be in the
-// writer, so that its owner has to drop it all.
+// The error is an *ImportError, which says what is wrong with the file; or [ErrBusy] if there is a
+// write session; or it wraps [ErrFull], [ErrMemory] or [ErrInterrupted], or what the file's reader
+// returned. After an error some of the file may be in the writer, so that its owner has to drop it
+// all.
 func (d *Database) Import(ctx context.Context, w Writer, file io.Reader, maxBytes int64) (Metadata, error) {
 	if d.writing() {
 		return Metadata{}, fmt.Errorf("a write session is open: %w", ErrBusy)
@@ -218,8 +225,8 @@ func (d *Database) Import(ctx context.Context, w Writer, file io.Reader, maxByte
 	return d.ImportFile(ctx, w, f)
 }
 
-// A File is a SQLite file in memory, for one import. Files, like the temporary files of the connections, are bounded by
-// MaxTemporary.
+// A File is a SQLite file in memory, for one import. Files, like the temporary files of the
+// connections, are bounded by MaxTemporary.
 type File struct {
 	max int64
 
@@ -228,8 +235,9 @@ type File struct {
 	used, closed bool // used: by an import that has not ended
 }
 
-// ReadFile reads a file of at most maxBytes for [Database.ImportFile]. The error is an *ImportError if it is longer, a
-// [LimitError] if MaxTemporary is less than it takes, [ErrBusy] if other files leave no memory for it, or wraps the error of the reader. The caller must close the File.
+// ReadFile reads a file of at most maxBytes for [Database.ImportFile]. The error is an *ImportError
+// if it is longer, a [LimitError] if MaxTemporary is less than it takes, [ErrBusy] if other files
+// leave no memory for it, or wraps the error of the reader. The caller must close the File.
 func (p *Pool) ReadFile(file io.Reader, maxBytes int64) (*File, error) {
 	m, err := readImage(file, maxBytes, &p.temporary)
 	switch {
@@ -308,8 +316,8 @@ func (d *Database) ImportFile(ctx context.Context, w Writer, file *File) (Metada
 	return meta, err
 }
 
-// prepareImage reads the header of a file, cuts off what is behind the database, takes it out of WAL mode, and writes its length
-// into the header if that is not there.
+// prepareImage reads the header of a file, cuts off what is behind the database, takes it out of
+// WAL mode, and writes its length into the header if that is not there.
 func prepareImage(m *image) (fileHeader, error) {
 	if m.size == 0 {
 		return fileHeader{}, &ImportError{"it is empty"}
@@ -367,7 +375,8 @@ func putImage(ctx context.Context, w Writer, m *image, meta Metadata) error {
 	return w.Put(keyspace.SQLiteMetadata.Append(nil, keyspace.SQLiteMain), meta.append(nil), -1)
 }
 
-// An importer checks and converts files on connections of their own, which know nothing but the file.
+// An importer checks and converts files on connections of their own, which know nothing but the
+// file.
 type importer struct {
 	ctx  context.Context
 	pool *Pool
@@ -417,7 +426,8 @@ func (c *importer) convert(m *image) (*image, error) {
 	return out, err
 }
 
-// open calls f with a read-only connection on the image "file". Errors of SQLite become an *ImportError if the file is to blame.
+// open calls f with a read-only connection on the image "file". Errors of SQLite become an
+// *ImportError if the file is to blame.
 func (c *importer) open(files map[string]*image, f func(db *sqlite3.Conn, vfsName string) error) (err error) {
 	if c.ctx.Err() != nil {
 		return interrupted(c.ctx)
@@ -476,7 +486,8 @@ func (c *importer) open(files map[string]*image, f func(db *sqlite3.Conn, vfsNam
 			return wrap(err, "")
 		}
 	}
-	// The file is not trusted: functions that its schema calls must not run with the rights of the program.
+	// The file is not trusted: functions that its schema calls must not run with the rights of the
+	// program.
 	if err := execute(db, "PRAGMA trusted_schema=OFF"); err != nil {
 		return err
 	}

@@ -17,7 +17,8 @@ import (
 	"testing/iotest"
 )
 
-// inFile runs statements with the stock sqlite3 program and returns what it prints. The test is skipped without the program.
+// inFile runs statements with the stock sqlite3 program and returns what it prints. The test is
+// skipped without the program.
 func inFile(t *testing.T, file string, text ...string) string {
 	t.Helper()
 	program, err := exec.LookPath("sqlite3")
@@ -84,7 +85,8 @@ func TestExportedFileIsOneThatStockSQLiteFindsSound(t *testing.T) {
 		pages := len(b) / PageSize
 		m := r.meta()
 		errorIf(t, int(m.Pages) != pages && i > 0 || len(b)%PageSize != 0, "%q: %d bytes of %d pages", step, len(b), m.Pages)
-		// SQLite believes the length in the header if the version for which it is valid is that of the last change.
+		// SQLite believes the length in the header if the version for which it is valid is that of
+		// the last change.
 		header := binary.BigEndian.Uint32(b[28:])
 		errorIf(t, int(header) != pages || !bytes.Equal(b[24:28], b[92:96]),
 			"%q: the header says %d pages as of change %x, the last change is %x; there are %d", step, header, b[92:96], b[24:28], pages)
@@ -104,7 +106,8 @@ func TestExportedFileIsOneThatStockSQLiteFindsSound(t *testing.T) {
 	}
 }
 
-// Under SQLite's byte at 1 GiB lies a page that it never writes. A file with a hole anywhere else is not one.
+// Under SQLite's byte at 1 GiB lies a page that it never writes. A file with a hole anywhere else
+// is not one.
 func TestExportRefusesADatabaseWithHolesOrTooMuch(t *testing.T) {
 	r := newRig(t, Options{}, tableA+";"+fill) // in one turn, which makes no patches
 	page := func(n uint32) string { return string(binary.BigEndian.AppendUint32([]byte{9, 1, 0}, n)) }
@@ -235,7 +238,8 @@ func TestImportRefusesWhatIsNoSoundDatabase(t *testing.T) {
 		wantImportError(t, errOf(r.load(test.file)), test.says, test.name)
 		errorIf(t, fmt.Sprint(r.store.keys) != before, "%s: it was refused and changed the database", test.name)
 	}
-	// Old versions of SQLite do not write the length into the header. Bytes behind the database are none of it.
+	// Old versions of SQLite do not write the length into the header. Bytes behind the database are
+	// none of it.
 	for name, file := range map[string][]byte{
 		"without a length in the header": with(92, "\x00\x00\x00\x01\x00\x2d\xe2\x19"), "longer": append(bytes.Clone(good), "behind the end"...),
 	} {
@@ -289,8 +293,8 @@ func TestImportTakesATableOfThatNameForWhatItIs(t *testing.T) {
 	}
 }
 
-// An index on an expression that needs more memory than a connection may have, which SQLite computes when it checks the file.
-// Not parallel: it looks at the memory of the process.
+// An index on an expression that needs more memory than a connection may have, which SQLite
+// computes when it checks the file. Not parallel: it looks at the memory of the process.
 func TestImportThatRunsOutOfMemoryGivesItBack(t *testing.T) {
 	r := newRig(t, Options{}, `CREATE TABLE a (x); INSERT INTO a VALUES (1); CREATE INDEX i ON a (CASE x WHEN 1 THEN 1 ELSE length(hex(zeroblob(48000000))) END)`)
 	one, zero := []byte{2, 9}, []byte{2, 8} // the header of a row with the constant 1, and with 0

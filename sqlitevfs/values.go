@@ -53,8 +53,8 @@ func (k kind) convert(v driver.Value) driver.Value {
 	return v
 }
 
-// parseTime reads a date, or a date and a time of day, as SQLite's functions and this package write them. Without an
-// offset it is UTC.
+// parseTime reads a date, or a date and a time of day, as SQLite's functions and this package write
+// them. Without an offset it is UTC.
 func parseTime(s string) (time.Time, bool) {
 	if len(s) < len(time.DateOnly) || len(s) > 48 || s[4] != '-' || s[7] != '-' {
 		return time.Time{}, false
@@ -80,11 +80,12 @@ func parseTime(s string) (time.Time, bool) {
 	return t, err == nil
 }
 
-// timeForm is how a time is stored: RFC 3339 with a fixed number of digits, so that texts of one offset sort as the times do.
+// timeForm is how a time is stored: RFC 3339 with a fixed number of digits, so that texts of one
+// offset sort as the times do.
 const timeForm = "2006-01-02T15:04:05.000000000Z07:00"
 
-// checkValue accepts the values that bind takes and leaves all others to database/sql, which converts them, or calls their
-// Value method, and says what is wrong with them.
+// checkValue accepts the values that bind takes and leaves all others to database/sql, which
+// converts them, or calls their Value method, and says what is wrong with them.
 func checkValue(v driver.Value) error {
 	switch v.(type) {
 	case nil, int64, float64, string, []byte, bool, time.Time,
@@ -137,9 +138,10 @@ func (st *statement) bind(i int, v driver.Value) error {
 	return fmt.Errorf("sqlite: a value of type %T cannot be stored", v)
 }
 
-// bindAll sets the parameters of a statement. Those without a name take the arguments without a name in their order,
-// beginning after the first skip arguments; those with a name the argument of that name or, if no argument has a name, the one
-// in their place. It returns how many arguments were used up.
+// bindAll sets the parameters of a statement. Those without a name take the arguments without a
+// name in their order, beginning after the first skip arguments; those with a name the argument of
+// that name or, if no argument has a name, the one in their place. It returns how many arguments
+// were used up.
 func (st *statement) bindAll(args []driver.NamedValue, skip int) (used int, err error) {
 	if st.parameters == 0 {
 		return 0, nil
@@ -219,7 +221,8 @@ func leftOver(args []driver.NamedValue, used int) error {
 	return nil
 }
 
-// wrongCount is the error for more or fewer arguments than there are parameters. SQLite, which is not asked, has a code for it.
+// wrongCount is the error for more or fewer arguments than there are parameters. SQLite, which is
+// not asked, has a code for it.
 func wrongCount(format string, given, used int) error {
 	return &Error{Code: int(sqlite3.RANGE), Message: fmt.Sprintf(format, given, used)}
 }

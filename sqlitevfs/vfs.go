@@ -13,9 +13,10 @@ import (
 // mainName is what the database of every connection is called; the file systems tell them apart.
 const mainName = "/db"
 
-// A fileSystem is the virtual file system of one native connection: its database, which can be opened once, and
-// temporary files, which are in memory. There is one for each connection, and not one for all, because SQLite does not
-// say whose a temporary file is. So nothing that SQL can name leads to another database or to a file of the host.
+// A fileSystem is the virtual file system of one native connection: its database, which can be
+// opened once, and temporary files, which are in memory. There is one for each connection, and not
+// one for all, because SQLite does not say whose a temporary file is. So nothing that SQL can name
+// leads to another database or to a file of the host.
 type fileSystem struct {
 	name   string // under which it is registered
 	main   *file
@@ -46,8 +47,8 @@ func (fs *fileSystem) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenF
 	return nil, flags, sqlite3.CANTOPEN
 }
 
-// A subjournal is what is undone of statements and savepoints. A connection that writes has it open from the first large
-// statement on, and writes it from its beginning in each transaction.
+// A subjournal is what is undone of statements and savepoints. A connection that writes has it open
+// from the first large statement on, and writes it from its beginning in each transaction.
 type subjournal struct {
 	temporary
 	fs *fileSystem
@@ -66,8 +67,8 @@ func (fs *fileSystem) rest() {
 	}
 }
 
-// close makes the name unknown, and gives back what the temporary files have of the pool: SQLite does not close them if its
-// connection is broken.
+// close makes the name unknown, and gives back what the temporary files have of the pool: SQLite
+// does not close them if its connection is broken.
 func (fs *fileSystem) close() {
 	vfs.Unregister(fs.name)
 	fs.temp.take(-fs.temp.used)
@@ -83,7 +84,8 @@ func (*fileSystem) Access(string, vfs.AccessFlag) (bool, error) { return false, 
 // FullPathname returns the name.
 func (*fileSystem) FullPathname(name string) (string, error) { return name, nil }
 
-// A budget bounds the bytes of the temporary files of one connection, and of all connections of a pool.
+// A budget bounds the bytes of the temporary files of one connection, and of all connections of a
+// pool.
 type budget struct {
 	used, limit int64
 	all         *sharedBudget // nil: there are no others
@@ -209,7 +211,8 @@ func (t *temporary) Close() error { return t.Truncate(0) }
 // Size returns the size.
 func (t *temporary) Size() (int64, error) { return t.size, nil }
 
-// private is what is the same for all files that nobody else knows and that end with their connection.
+// private is what is the same for all files that nobody else knows and that end with their
+// connection.
 type private struct{}
 
 // Sync does nothing.

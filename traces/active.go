@@ -15,8 +15,9 @@ import (
 	"go.opentelemetry.io/otel/trace/embedded"
 )
 
-// Active is an open span of the runtime, for users of the OpenTelemetry API: the span of their context, to which they add
-// attributes and events, and the parent of their own spans. It also is [Live].
+// Active is an open span of the runtime, for users of the OpenTelemetry API: the span of their
+// context, to which they add attributes and events, and the parent of their own spans. It also is
+// [Live].
 type Active struct {
 	embedded.Span
 	provider *Provider
@@ -51,8 +52,8 @@ func (a *Active) Snapshot() Span {
 	return s
 }
 
-// Finish gives s what users added: attributes, events, links, and the name and the status if they set them and s has no error.
-// What they add later is ignored.
+// Finish gives s what users added: attributes, events, links, and the name and the status if they
+// set them and s has no error. What they add later is ignored.
 func (a *Active) Finish(s *Span) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -170,7 +171,8 @@ func (a *Active) SetAttributes(list ...attribute.KeyValue) {
 	a.change(func(s *Span) { s.set(list) })
 }
 
-// set sets attributes of a span that owns its lists. It drops new ones if there are MaxAttributes, and those without a key.
+// set sets attributes of a span that owns its lists. It drops new ones if there are MaxAttributes,
+// and those without a key.
 func (s *Span) set(list []attribute.KeyValue) {
 	s.Attributes = slices.Grow(s.Attributes, min(len(list), MaxAttributes-len(s.Attributes)))
 	for i := range list {

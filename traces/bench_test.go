@@ -13,7 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// workload is the spans of n calls: a commit, a statement, a turn and the call, as a runtime makes them.
+// workload is the spans of n calls: a commit, a statement, a turn and the call, as a runtime makes
+// them.
 func workload(calls int, start, step int64) []Span {
 	spans := make([]Span, 0, 4*calls)
 	id := 0
@@ -109,7 +110,8 @@ func BenchmarkUserSpan(b *testing.B) {
 	}
 }
 
-// TestAStoredSpanOfAUserCostsWhatOneOfTheSDKDoes counts allocations, since times depend on the machine.
+// TestAStoredSpanOfAUserCostsWhatOneOfTheSDKDoes counts allocations, since times depend on the
+// machine.
 func TestAStoredSpanOfAUserCostsWhatOneOfTheSDKDoes(t *testing.T) {
 	tracer := sdkTracer()
 	sdk := testing.AllocsPerRun(1000, func() { charge(context.Background(), tracer) })

@@ -46,8 +46,8 @@ type Exporter interface {
 
 // Options are the properties of a [Buffer].
 type Options struct {
-	// Incarnation identifies this stay of the actor in memory. Partial records of other incarnations are those of spans that a
-	// crash ended.
+	// Incarnation identifies this stay of the actor in memory. Partial records of other
+	// incarnations are those of spans that a crash ended.
 	Incarnation uint64
 
 	MaxAge   time.Duration // of stored chunks; 0 is DefaultMaxAge
@@ -57,9 +57,10 @@ type Options struct {
 	Resource *Resource
 	Exporter Exporter // gets each span that is added; may be nil
 
-	// Added is called after the buffer took a span that was opened or added, by the runtime or by a user of the OpenTelemetry API,
-	// in the goroutine that did it and without a lock of the buffer. It is not called for spans that are dropped. full reports whether the buffer has a full chunk, so that a flush should not
-	// wait for its time. Added may be nil.
+	// Added is called after the buffer took a span that was opened or added, by the runtime or by a
+	// user of the OpenTelemetry API, in the goroutine that did it and without a lock of the buffer.
+	// It is not called for spans that are dropped. full reports whether the buffer has a full
+	// chunk, so that a flush should not wait for its time. Added may be nil.
 	Added func(full bool)
 }
 
@@ -89,13 +90,14 @@ func (r Reason) String() string {
 // Drops counts dropped spans by reason.
 type Drops [reasons]uint64
 
-// Buffer holds the spans of one awake actor that are not stored yet, and the open ones. It is safe for concurrent use, except
-// that one goroutine at a time calls Flush, Committed and Close. Its claims:
+// Buffer holds the spans of one awake actor that are not stored yet, and the open ones. It is safe
+// for concurrent use, except that one goroutine at a time calls Flush, Committed and Close. Its
+// claims:
 //
-//  1. It holds at most MaxBuffered bytes of spans and MaxOpen open spans. It counts what it drops. When it is nearly full,
-//     it drops spans with a parent, and keeps roots.
-//  2. A chunk is in the buffer until the batch that stores it is committed. A reader that takes Pending before it opens a
-//     snapshot of the store finds each span in one of them, or in both.
+//  1. It holds at most MaxBuffered bytes of spans and MaxOpen open spans. It counts what it drops.
+//     When it is nearly full, it drops spans with a parent, and keeps roots.
+//  2. A chunk is in the buffer until the batch that stores it is committed. A reader that takes
+//     Pending before it opens a snapshot of the store finds each span in one of them, or in both.
 //  3. A chunk never replaces another one: numbers go on from the stored ones.
 //  4. Bytes is the bytes of all keys and values that are stored.
 type Buffer struct {
@@ -206,8 +208,9 @@ func (b *Buffer) encode(s *Span, from int, bucket int64) bool {
 	return true
 }
 
-// encoder returns the encoder of a bucket. Times of spans are whatever users say, so the encoders are few: beyond that a span
-// goes to the chunk of another hour, which readers find by the times in its header.
+// encoder returns the encoder of a bucket. Times of spans are whatever users say, so the encoders
+// are few: beyond that a span goes to the chunk of another hour, which readers find by the times in
+// its header.
 func (b *Buffer) encoder(bucket int64) *encoder {
 	for _, e := range slices.Backward(b.current) {
 		if e.bucket == bucket {
@@ -234,8 +237,8 @@ func (b *Buffer) seal(e *encoder) {
 	b.bytes += len(c.bytes)
 }
 
-// Open registers a span that has begun, so that flushes and readers see it. It reports whether there was room. If not, the
-// span is counted as dropped, and its caller must not End it.
+// Open registers a span that has begun, so that flushes and readers see it. It reports whether
+// there was room. If not, the span is counted as dropped, and its caller must not End it.
 func (b *Buffer) Open(id SpanID, trace TraceID, live Live) bool {
 	b.mu.Lock()
 	room := !b.closed && len(b.open) < MaxOpen
@@ -293,7 +296,8 @@ func (b *Buffer) Pending() Pending {
 	return p
 }
 
-// Pending is what a buffer had at one moment. The zero Pending is that of an actor that is not awake.
+// Pending is what a buffer had at one moment. The zero Pending is that of an actor that is not
+// awake.
 type Pending struct {
 	Incarnation uint64
 	chunks      []sealed
@@ -313,19 +317,21 @@ func (b *Buffer) Drops() Drops {
 	return b.drops
 }
 
-// Empty reports whether a flush would write nothing: no span ended since the last one, and none is open.
+// Empty reports whether a flush would write nothing: no span ended since the last one, and none is
+// open.
 func (b *Buffer) Empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.full) == 0 && len(b.open) == 0 && !slices.ContainsFunc(b.current, func(e *encoder) bool { return e.count > 0 })
 }
 
-// Flush writes what the buffer has to w, a partial record of each open span that is new or changed, and removes chunks that
-// are too old or too many. r reads what is stored; Flush uses it the first time, after a fault, and when one hour exceeds
-// MaxBytes. now is the time in Unix nanoseconds.
+// Flush writes what the buffer has to w, a partial record of each open span that is new or changed,
+// and removes chunks that are too old or too many. r reads what is stored; Flush uses it the first
+// time, after a fault, and when one hour exceeds MaxBytes. now is the time in Unix nanoseconds.
 //
-// A chunk that w refuses is lost; the others are written. Flush returns the first error. The caller commits the batch after an
-// error too, and then must call Committed. Flush writes nothing if there is nothing new.
+// A chunk that w refuses is lost; the others are written. Flush returns the first error. The caller
+// commits the batch after an error too, and then must call Committed. Flush writes nothing if there
+// is nothing new.
 func (b *Buffer) Flush(r Reader, w Writer, now int64) error {
 	chunks := b.take(now)
 	if len(chunks) == 0 {
@@ -416,8 +422,8 @@ func size(chunks []sealed) (n int) {
 	return n
 }
 
-// drop counts the spans of chunks that are not stored. The next flush writes partial records again. With fly, the chunks are
-// removed from the flying ones.
+// drop counts the spans of chunks that are not stored. The next flush writes partial records again.
+// With fly, the chunks are removed from the flying ones.
 func (b *Buffer) drop(why Reason, chunks []sealed, fly bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -436,7 +442,8 @@ func (b *Buffer) drop(why Reason, chunks []sealed, fly bool) {
 	}
 }
 
-// Committed ends a flush: its batch was committed, or err says why not. After an error the chunks of the flush are lost.
+// Committed ends a flush: its batch was committed, or err says why not. After an error the chunks
+// of the flush are lost.
 func (b *Buffer) Committed(err error) {
 	b.mu.Lock()
 	flown := b.flying
@@ -449,10 +456,12 @@ func (b *Buffer) Committed(err error) {
 	}
 }
 
-// Bytes returns the bytes of all stored keys and values, if a flush has read them. [Size] returns them without a buffer.
+// Bytes returns the bytes of all stored keys and values, if a flush has read them. [Size] returns
+// them without a buffer.
 func (b *Buffer) Bytes() int64 { return b.store.bytes.Load() }
 
-// Close ends the buffer of an actor that goes to sleep, after its last flush. Spans that end later are dropped and counted.
+// Close ends the buffer of an actor that goes to sleep, after its last flush. Spans that end later
+// are dropped and counted.
 func (b *Buffer) Close() {
 	b.mu.Lock()
 	b.closed = true

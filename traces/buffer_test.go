@@ -129,7 +129,8 @@ func TestOldestSpansGoWhenBytesAreTooMany(t *testing.T) {
 	}
 }
 
-// TestAFailedFlushLosesItsChunkOnly: the second of three chunks is not written, or the rows cannot be read.
+// TestAFailedFlushLosesItsChunkOnly: the second of three chunks is not written, or the rows cannot
+// be read.
 func TestAFailedFlushLosesItsChunkOnly(t *testing.T) {
 	fault := errors.New("no disk")
 	puts := 0
@@ -243,7 +244,8 @@ func TestManyHoursNeedFewChunks(t *testing.T) {
 	errorIf(t, s.Chunks > 2*maxPending, "%d chunks are stored", s.Chunks)
 }
 
-// TestPartialRecordsAreWrittenOnce: an open span is written when it is new or changed, and in each hour.
+// TestPartialRecordsAreWrittenOnce: an open span is written when it is new or changed, and in each
+// hour.
 func TestPartialRecordsAreWrittenOnce(t *testing.T) {
 	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
 	live := new(made(1, hour0, 0))

@@ -81,15 +81,16 @@ const (
 	hasMore // scope, message, dropped counts
 )
 
-// recent holds the ids that records of a chunk refer to by their place. A parent ends after its children, so most ids stand
-// in a chunk twice or more.
+// recent holds the ids that records of a chunk refer to by their place. A parent ends after its
+// children, so most ids stand in a chunk twice or more.
 type recent struct {
 	spans      [15]SpanID
 	traces     [7]TraceID
 	span, next uint8 // places of the next new ids
 }
 
-// place returns the place of an id, counted from 1. It is 0 if the id is new, which gives it a place.
+// place returns the place of an id, counted from 1. It is 0 if the id is new, which gives it a
+// place.
 func (r *recent) spanPlace(id SpanID) byte {
 	for i := range r.spans {
 		if r.spans[i] == id {
@@ -143,7 +144,8 @@ func (e *encoder) reset(bucket int64) {
 // size returns the bytes that the chunk has so far.
 func (e *encoder) size() int { return headerBytes + len(e.texts) + len(e.records) }
 
-// add appends a span, whose events begin with number from. It reports whether the chunk had room; if not, it is as before.
+// add appends a span, whose events begin with number from. It reports whether the chunk had room;
+// if not, it is as before.
 func (e *encoder) add(s *Span, from int) bool {
 	texts, offsets, places, base := len(e.texts), len(e.offsets), e.recent, e.base
 	e.one = e.appendRecord(e.one[:0], s, from)
@@ -172,8 +174,8 @@ func (e *encoder) add(s *Span, from int) bool {
 //	scope name and version, message of the status, dropped attributes, events and links; schema URL and attributes of the
 //	scope, if it has any of them
 //
-// Numbers are varints, signed where they can be negative. A text is its number in the table, or 0, length and bytes.
-// Members whose flag is not set are left out.
+// Numbers are varints, signed where they can be negative. A text is its number in the table, or 0,
+// length and bytes. Members whose flag is not set are left out.
 func (e *encoder) appendRecord(b []byte, s *Span, from int) []byte {
 	var flags byte
 	set := func(flag byte, on bool) {
@@ -315,8 +317,9 @@ func (e *encoder) appendText(b []byte, s string) []byte {
 	return binary.AppendUvarint(b, uint64(n))
 }
 
-// find returns the number of a text in the table, or 0, and its slot. A text that another one has pushed out of its slot is
-// not found, and gets a second number: a chunk then is longer, and not wrong.
+// find returns the number of a text in the table, or 0, and its slot. A text that another one has
+// pushed out of its slot is not found, and gets a second number: a chunk then is longer, and not
+// wrong.
 func (e *encoder) find(s string) (n uint32, slot uint8) {
 	h := uint32(2166136261)
 	for i := range len(s) {
@@ -341,7 +344,8 @@ func (e *encoder) seal() sealed {
 	return sealed{bucket: e.bucket, header: h, bytes: append(append(b, e.texts...), e.records...)}
 }
 
-// sealed is a chunk to which no span can be added. Readers use header, and of bytes only what follows it there.
+// sealed is a chunk to which no span can be added. Readers use header, and of bytes only what
+// follows it there.
 type sealed struct {
 	bucket int64
 	header header
@@ -357,7 +361,8 @@ func (c *sealed) stamp(incarnation uint64, now int64, dropped uint32) {
 	c.header.append(c.bytes[:0])
 }
 
-// shrink halves the lists of a span until a chunk of its own has room for it, and counts what is dropped.
+// shrink halves the lists of a span until a chunk of its own has room for it, and counts what is
+// dropped.
 func shrink(e *encoder, s Span, from int) bool {
 	for {
 		if e.add(&s, from) {

@@ -131,7 +131,8 @@ func TestStoredFormatsAreKept(t *testing.T) {
 	}
 }
 
-// TestChunksKeepTheirLimitWithTheirTexts is defect 8 of the reference: its sizes leave out the table of texts.
+// TestChunksKeepTheirLimitWithTheirTexts is defect 8 of the reference: its sizes leave out the
+// table of texts.
 func TestChunksKeepTheirLimitWithTheirTexts(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	b := NewBuffer(Options{Incarnation: 1})

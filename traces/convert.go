@@ -23,7 +23,8 @@ func fromLink(c trace.SpanContext, attributes []attribute.KeyValue, dropped int)
 	return l
 }
 
-// fromCode converts a status: OpenTelemetry's Go API numbers Error and OK the other way round than OTLP.
+// fromCode converts a status: OpenTelemetry's Go API numbers Error and OK the other way round than
+// OTLP.
 func fromCode(c codes.Code) Status {
 	switch c {
 	case codes.Ok:
@@ -45,7 +46,8 @@ func fromAttributes(list []attribute.KeyValue) []Attribute {
 	return out
 }
 
-// fromAttribute converts an attribute, and cleans its texts. A map, and a list with lists in it, become texts.
+// fromAttribute converts an attribute, and cleans its texts. A map, and a list with lists in it,
+// become texts.
 func fromAttribute(key string, v attribute.Value) Attribute {
 	key = clean(key)
 	switch v.Type() {
@@ -101,8 +103,9 @@ func list[T any](key string, elements []T, make1 func(string, T) Attribute) Attr
 	return List(key, values...)
 }
 
-// EnvironmentAttributes returns the attributes of OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME, for resources. Text
-// that is not UTF-8 is replaced: a collector would refuse all that is sent with it.
+// EnvironmentAttributes returns the attributes of OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME,
+// for resources. Text that is not UTF-8 is replaced: a collector would refuse all that is sent with
+// it.
 func EnvironmentAttributes(ctx context.Context) ([]Attribute, error) {
 	r, err := resource.New(ctx, resource.WithFromEnv())
 	if err != nil {

@@ -5,7 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// decoder reads bytes that may be damaged. After a fault, bad is true and everything that it returns is zero.
+// decoder reads bytes that may be damaged. After a fault, bad is true and everything that it
+// returns is zero.
 type decoder struct {
 	b   string
 	bad bool

@@ -237,8 +237,8 @@ func appendFloatJSON(dst []byte, f float64) []byte {
 	return strconv.AppendFloat(dst, f, 'g', -1, 64)
 }
 
-// appendQuoted appends a text as JSON. It escapes what HTML and scripts would read as their own, and replaces what is not
-// UTF-8.
+// appendQuoted appends a text as JSON. It escapes what HTML and scripts would read as their own,
+// and replaces what is not UTF-8.
 func appendQuoted(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	for i := 0; i < len(s); {
@@ -272,8 +272,8 @@ func appendQuoted(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// Protobuf returns groups as messages of OTLP, for collectors. They do not accept open spans, so an open span ends
-// at now and has the attribute span.partial.
+// Protobuf returns groups as messages of OTLP, for collectors. They do not accept open spans, so an
+// open span ends at now and has the attribute span.partial.
 func Protobuf(now int64, groups ...Group) []*tracepb.ResourceSpans {
 	list := make([]*tracepb.ResourceSpans, len(groups))
 	for i, g := range groups {

@@ -25,8 +25,8 @@ func groups() []Group {
 	return []Group{{r, []Span{child, full, ok, scoped}}, {nil, []Span{open}}, {r, nil}}
 }
 
-// TestOTLPDocument holds the document to what was reviewed against the rules of OTLP. runtime/bench decodes it with the
-// collector's own decoder.
+// TestOTLPDocument holds the document to what was reviewed against the rules of OTLP. runtime/bench
+// decodes it with the collector's own decoder.
 func TestOTLPDocument(t *testing.T) {
 	var b bytes.Buffer
 	must(t, json.Indent(&b, AppendJSON(nil, groups()...), "", "  "))

@@ -107,7 +107,8 @@ func unquoted(b []byte) string {
 	return string(b)
 }
 
-// ParseJSON returns the groups of a document that [AppendJSON] wrote. It ignores members that it does not know.
+// ParseJSON returns the groups of a document that [AppendJSON] wrote. It ignores members that it
+// does not know.
 func ParseJSON(b []byte) ([]Group, error) {
 	var doc jsonDocument
 	if err := json.Unmarshal(b, &doc); err != nil {

@@ -7,8 +7,9 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// Processor is a span processor for the OpenTelemetry SDK. It gives spans to the buffer of the actor from whose context they were
-// started. A program registers one with a provider of its own; a [Provider] needs none.
+// Processor is a span processor for the OpenTelemetry SDK. It gives spans to the buffer of the
+// actor from whose context they were started. A program registers one with a provider of its own; a
+// [Provider] needs none.
 type Processor struct {
 	mu     sync.Mutex
 	routes map[identity]*Buffer

@@ -12,19 +12,19 @@ import (
 // routeKey is the key under which a context has the [*Active] to whose actor spans belong.
 type routeKey struct{}
 
-// Provider makes the spans of users. Spans whose context comes from an [Active] go to the buffer of its actor, if it is
-// sampled; others are not recorded.
+// Provider makes the spans of users. Spans whose context comes from an [Active] go to the buffer of
+// its actor, if it is sampled; others are not recorded.
 //
-// It does without the SDK of OpenTelemetry, whose span costs more than it takes to store one. Both make the same spans of the
-// same calls.
+// It does without the SDK of OpenTelemetry, whose span costs more than it takes to store one. Both
+// make the same spans of the same calls.
 type Provider struct {
 	embedded.TracerProvider
 	now func() time.Time
 	key any // of the span in a context
 }
 
-// NewProvider returns a provider. now is the time of spans and events. Readings that are monotonic, such as those of time.Now,
-// keep clock changes out of the duration of a span.
+// NewProvider returns a provider. now is the time of spans and events. Readings that are monotonic,
+// such as those of time.Now, keep clock changes out of the duration of a span.
 func NewProvider(now func() time.Time) *Provider {
 	var find keyFinder
 	trace.SpanFromContext(&find)
@@ -43,8 +43,8 @@ func (f *keyFinder) Value(key any) any {
 	return nil
 }
 
-// IsKey reports whether the value of a context under key is the [*Active] of the context. A context of the runtime answers
-// such a key with one, which it can make on demand.
+// IsKey reports whether the value of a context under key is the [*Active] of the context. A context
+// of the runtime answers such a key with one, which it can make on demand.
 func (p *Provider) IsKey(key any) bool { return key == p.key || key == any(routeKey{}) }
 
 func activeOf(ctx context.Context) *Active {
@@ -111,7 +111,8 @@ type userSpan struct {
 	began time.Time
 }
 
-// End gives the span to its actor. A panic that the caller of a deferred End has becomes an event, and goes on.
+// End gives the span to its actor. A panic that the caller of a deferred End has becomes an event,
+// and goes on.
 func (u *userSpan) End(options ...trace.SpanEndOption) {
 	if !u.IsRecording() {
 		return

@@ -51,7 +51,8 @@ func stored(t *testing.T, b *Buffer) map[string]Span {
 	return m
 }
 
-// TestSpansOfUsersGoToTheirActor uses the OpenTelemetry API as users do. TestSpansAreThoseOfTheSDK shows the rest of it.
+// TestSpansOfUsersGoToTheirActor uses the OpenTelemetry API as users do. TestSpansAreThoseOfTheSDK
+// shows the rest of it.
 func TestSpansOfUsersGoToTheirActor(t *testing.T) {
 	c := newTurn(true)
 	own := trace.SpanFromContext(context.WithValue(c, testing.TB(t), 1))
@@ -180,7 +181,8 @@ func TestSpansOfUsersCauseAFlush(t *testing.T) {
 	}
 }
 
-// TestDroppedSpansCauseNoFlush: a buffer that is closed or full counts what it drops, and calls Added for nothing.
+// TestDroppedSpansCauseNoFlush: a buffer that is closed or full counts what it drops, and calls
+// Added for nothing.
 func TestDroppedSpansCauseNoFlush(t *testing.T) {
 	calls := 0
 	b := NewBuffer(Options{Incarnation: 1, Added: func(bool) { calls++ }})
@@ -204,8 +206,8 @@ func TestDroppedSpansCauseNoFlush(t *testing.T) {
 	errorIf(t, d[DropFull] != 2 || d[DropOpen] != 11 || d[DropLate] != 2, "drops are %v", d)
 }
 
-// TestAProgramCanUseItsOwnProvider registers the processor with another provider. Spans that never end, and spans beyond the
-// limit, cost no memory when the actor sleeps.
+// TestAProgramCanUseItsOwnProvider registers the processor with another provider. Spans that never
+// end, and spans beyond the limit, cost no memory when the actor sleeps.
 func TestAProgramCanUseItsOwnProvider(t *testing.T) {
 	p := NewProcessor()
 	own := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithSpanProcessor(p))

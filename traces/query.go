@@ -34,7 +34,8 @@ type Query struct {
 	MaxBytes int    // of the spans and their parents as OTLP; 0 is DefaultMaxReply. A first span is returned even if it is larger
 	Cursor   string // of the page before, with an otherwise equal selection
 
-	// Live is what the buffer of the actor has, if it is awake. Take it before the snapshot that Read reads.
+	// Live is what the buffer of the actor has, if it is awake. Take it before the snapshot that
+	// Read reads.
 	Live Pending
 }
 

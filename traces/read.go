@@ -66,14 +66,15 @@ type reading struct {
 	damaged map[string]bool
 }
 
-// Read returns the spans of an actor that a query selects. It reads the totals of all hours, the chunks of those hours that
-// overlap the time, and decodes the spans that it returns.
+// Read returns the spans of an actor that a query selects. It reads the totals of all hours, the
+// chunks of those hours that overlap the time, and decodes the spans that it returns.
 //
-// The records of a span are merged: a complete one replaces partial ones, and a later partial one an earlier one. A span of an
-// incarnation that is no longer alive ends at the last flush that stored something, with status Error and the message
-// "actor stopped".
+// The records of a span are merged: a complete one replaces partial ones, and a later partial one
+// an earlier one. A span of an incarnation that is no longer alive ends at the last flush that
+// stored something, with status Error and the message "actor stopped".
 //
-// A chunk that does not decode is skipped, and its key is in Damaged. The fault of a query is a [*QueryError].
+// A chunk that does not decode is skipped, and its key is in Damaged. The fault of a query is a
+// [*QueryError].
 func Read(ctx context.Context, r Reader, q Query) (Result, error) {
 	x := reading{ctx: ctx, r: r, q: q, ends: map[uint64]int64{}, partials: map[identity]*partial{}, damaged: map[string]bool{}}
 	var err error
@@ -313,7 +314,8 @@ func (x *reading) selects(at position, end int64, status Status) bool {
 		(!q.Errors || status == Error) && at.compare(x.after) > 0
 }
 
-// fill decodes the candidates until the page is full. It leaves a quarter of the bytes to their parents.
+// fill decodes the candidates until the page is full. It leaves a quarter of the bytes to their
+// parents.
 func (x *reading) fill(list []candidate) error {
 	room := x.q.MaxBytes - x.q.MaxBytes/4
 	for n := range list {
@@ -363,7 +365,8 @@ func (x *reading) span(at part) (Span, int, error) {
 	return s, from, nil
 }
 
-// merge returns a span that has no complete record. It is the zero Span if all its chunks are damaged.
+// merge returns a span that has no complete record. It is the zero Span if all its chunks are
+// damaged.
 func (x *reading) merge(p *partial) (Span, error) {
 	if p.live != nil {
 		return *p.live, nil

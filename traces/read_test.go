@@ -26,7 +26,8 @@ func filled(t testing.TB, spans ...Span) *rows {
 	return r
 }
 
-// TestReadingAnHourReadsNoOther is defect 2 of the reference: it lists all chunks with their values for each read.
+// TestReadingAnHourReadsNoOther is defect 2 of the reference: it lists all chunks with their values
+// for each read.
 func TestReadingAnHourReadsNoOther(t *testing.T) {
 	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
 	for i := range 100 {
@@ -41,7 +42,8 @@ func TestReadingAnHourReadsNoOther(t *testing.T) {
 	errorIf(t, r.scanned != 100+3 || r.got != 3, "the read visited %d keys, and read %d chunks", r.scanned, r.got)
 }
 
-// TestOpenSpansNeedNoChunkEach is defect 3 of the reference: it loads a whole chunk for each open span.
+// TestOpenSpansNeedNoChunkEach is defect 3 of the reference: it loads a whole chunk for each open
+// span.
 func TestOpenSpansNeedNoChunkEach(t *testing.T) {
 	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
 	for i := range 200 {
@@ -178,7 +180,8 @@ func TestParentsComeAlong(t *testing.T) {
 	errorIf(t, got.Parents[0].End != 0, "the root is %+v", got.Parents[0])
 }
 
-// TestParentsShareTheBytesOfTheirPage: a page is bounded in bytes with the parents, and has some of them although it is full.
+// TestParentsShareTheBytesOfTheirPage: a page is bounded in bytes with the parents, and has some of
+// them although it is full.
 func TestParentsShareTheBytesOfTheirPage(t *testing.T) {
 	var spans []Span
 	for i := range 20 {

@@ -19,7 +19,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// sdkProvider returns a provider of the SDK with the limits of a span, whose spans a [Processor] gives to their actor.
+// sdkProvider returns a provider of the SDK with the limits of a span, whose spans a [Processor]
+// gives to their actor.
 func sdkProvider() trace.TracerProvider {
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = MaxString
@@ -53,7 +54,8 @@ func (t *tester) say(format string, args ...any) {
 	t.said = append(t.said, fmt.Sprintf(format, args...))
 }
 
-// saySpan notes what a span says of itself. Ids are random, so only their relation to the turn is noted.
+// saySpan notes what a span says of itself. Ids are random, so only their relation to the turn is
+// noted.
 func (t *tester) saySpan(s trace.Span) {
 	c := s.SpanContext()
 	t.say("recording %v valid %v remote %v flags %v state %q own trace %v", s.IsRecording(), c.IsValid(), c.IsRemote(), c.TraceFlags(),
@@ -269,7 +271,8 @@ var sdkCases = map[string]func(t *tester){
 	},
 }
 
-// TestSpansAreThoseOfTheSDK uses the API of OpenTelemetry on a Provider and on the SDK, which then have the same spans.
+// TestSpansAreThoseOfTheSDK uses the API of OpenTelemetry on a Provider and on the SDK, which then
+// have the same spans.
 func TestSpansAreThoseOfTheSDK(t *testing.T) {
 	for name, f := range sdkCases {
 		for _, sampled := range []bool{true, false} {
@@ -304,7 +307,8 @@ func TestSpansAreThoseOfTheSDK(t *testing.T) {
 	}
 }
 
-// withoutIDs replaces what is random in spans: the id of a parent becomes an attribute with its name. Texts of stacks differ.
+// withoutIDs replaces what is random in spans: the id of a parent becomes an attribute with its
+// name. Texts of stacks differ.
 func withoutIDs(spans []Span) []Span {
 	names := map[SpanID]string{}
 	for _, s := range spans {

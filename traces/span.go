@@ -61,7 +61,8 @@ const (
 	Consumer
 )
 
-// Status is the result of a span, with the numbers of OTLP. The numbers of OpenTelemetry's Go API differ.
+// Status is the result of a span, with the numbers of OTLP. The numbers of OpenTelemetry's Go API
+// differ.
 type Status uint8
 
 // The results of spans.

@@ -16,8 +16,9 @@ const (
 	totalsBytes  = 1 + 5*8
 )
 
-// totals is the row of an hour: format, bytes of its keys and values with this row, chunks, number of the next chunk, lowest
-// start and highest end of its spans, where each flush counts as an end. The row has a fixed size, so it can count itself.
+// totals is the row of an hour: format, bytes of its keys and values with this row, chunks, number
+// of the next chunk, lowest start and highest end of its spans, where each flush counts as an end.
+// The row has a fixed size, so it can count itself.
 type totals struct {
 	bucket      int64
 	bytes       int64
@@ -126,7 +127,8 @@ func (s *store) load(r Reader) error {
 	return nil
 }
 
-// count adds the chunks that follow the last one that the totals know. There are none, except after a fault.
+// count adds the chunks that follow the last one that the totals know. There are none, except after
+// a fault.
 func (t *hour) count(r Reader) error {
 	end := keyspace.TupleEnd(keyspace.TraceChunk.Prefix(nil, t.bucket))
 	err := r.Scan(keyspace.TraceChunk.Append(nil, t.bucket, t.next), end, func(key, value []byte) bool {
@@ -182,8 +184,8 @@ func (s *store) put(r Reader, w Writer, c *sealed) error {
 	return nil
 }
 
-// retain removes the hours that ended before oldest, and the oldest ones as long as there are more than maxBytes. The last
-// hour stays: of that it removes the oldest chunks.
+// retain removes the hours that ended before oldest, and the oldest ones as long as there are more
+// than maxBytes. The last hour stays: of that it removes the oldest chunks.
 func (s *store) retain(r Reader, w Writer, oldest, maxBytes int64) error {
 	s.hours = slices.DeleteFunc(s.hours, func(h hour) bool { return h.chunks == 0 && h.checked })
 	s.sum()
@@ -211,7 +213,8 @@ func (s *store) retain(r Reader, w Writer, oldest, maxBytes int64) error {
 	return s.trim(r, w, &s.hours[0], total-maxBytes/4*3)
 }
 
-// trim removes the oldest chunks of an hour that have a number of bytes together. Its last chunk stays.
+// trim removes the oldest chunks of an hour that have a number of bytes together. Its last chunk
+// stays.
 func (s *store) trim(r Reader, w Writer, h *hour, excess int64) error {
 	start := keyspace.TraceChunk.Prefix(nil, h.bucket)
 	var freed, chunks int64

@@ -25,7 +25,8 @@ const (
 	TypeList
 )
 
-// Value is the value of an attribute. The zero Value is none. Values of one number or text cost no allocation.
+// Value is the value of an attribute. The zero Value is none. Values of one number or text cost no
+// allocation.
 type Value struct {
 	kind Type
 	bits uint64
@@ -54,13 +55,14 @@ func Bool(key string, v bool) Attribute {
 	return a
 }
 
-// Bytes returns an attribute whose value is a string of bytes. Bytes after the first [MaxString] are cut.
+// Bytes returns an attribute whose value is a string of bytes. Bytes after the first [MaxString]
+// are cut.
 func Bytes(key string, v []byte) Attribute {
 	return Attribute{key, Value{kind: TypeBytes, text: string(v[:min(len(v), MaxString)])}}
 }
 
-// List returns an attribute whose value is a list. Lists in lists are left out, and so are the elements that exceed
-// [MaxString] bytes together.
+// List returns an attribute whose value is a list. Lists in lists are left out, and so are the
+// elements that exceed [MaxString] bytes together.
 func List(key string, values ...Value) Attribute {
 	var b []byte
 	for _, v := range values {

@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-run/cairn/workflow/workflowtest"
 )
 
-// New code under a run that exists: a step has another name, one is gone, and a third version of the
-// greeting holds for new runs only.
+// New code under a run that exists: a step has another name, one is gone, and a third version of
+// the greeting holds for new runs only.
 func ExampleVersion() {
 	say := func(ctx workflow.Context, name, text string) string {
 		s, _ := workflow.Step(ctx, name, func(*workflow.StepCtx) (string, error) { return text + " ", nil })

@@ -58,8 +58,8 @@ func Example() {
 	// step "charge" failed: card declined
 }
 
-// A body is executed again until it succeeds, here with waits of 1 and 2 seconds in between. The idempotency key stays the
-// same, so a service that the body calls can recognize a repetition.
+// A body is executed again until it succeeds, here with waits of 1 and 2 seconds in between. The
+// idempotency key stays the same, so a service that the body calls can recognize a repetition.
 func ExampleStep() {
 	d := workflow.NewFunction("import", func(ctx workflow.Context, _ struct{}) (int, error) {
 		return workflow.Step(ctx, "fetch", func(sc *workflow.StepCtx) (int, error) {
@@ -115,7 +115,8 @@ func ExampleReceive() {
 	// expired <nil>
 }
 
-// What an Update changes and its result are one transaction: here a stock that never goes below zero, whatever crashes.
+// What an Update changes and its result are one transaction: here a stock that never goes below
+// zero, whatever crashes.
 func ExampleUpdate() {
 	type stock struct{ Teapots int }
 	d := workflow.NewFunction("sell", func(ctx workflow.Context, n int) (int, error) {

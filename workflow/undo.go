@@ -24,9 +24,9 @@ func Compensated[T any](ctx Context, name string, do func(sc *StepCtx) (T, error
 	return replay.Compensated[T](ctx, name, do, undo, options...)
 }
 
-// Saga runs fn. If fn returns an error, Saga undoes the steps inside that say how: Compensated ones,
-// and those with UndoBy. Undo handlers run one after another, in the reverse of the order in which
-// the steps ended, in loops, branches and scopes inside as well, whether these
+// Saga runs fn. If fn returns an error, Saga undoes the steps inside that say how: Compensated
+// ones, and those with UndoBy. Undo handlers run one after another, in the reverse of the order in
+// which the steps ended, in loops, branches and scopes inside as well, whether these
 // have ended or not. They are not canceled along with the run, and they survive restarts: one
 // that a crash cuts off runs again, under the same idempotency key. Then Saga returns fn's error.
 //

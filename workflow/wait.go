@@ -25,7 +25,8 @@ func Timer(ctx Context, name string, d time.Duration) (*Future[time.Time], error
 
 // Await waits until probe returns true. It records and returns the value that probe returned with
 // it. probe looks at the host's state, as a V; it is called within a transaction whenever that
-// state may have changed, must change nothing, and be quick. The error matches ErrTimeout or ErrCanceled.
+// state may have changed, must change nothing, and be quick. The error matches ErrTimeout or
+// ErrCanceled.
 //
 // Hosts have functions with a V of their own.
 func Await[V, T any](ctx Context, name string, probe func(view V) (T, bool), options ...WaitOption) (T, error) {

@@ -18,16 +18,19 @@ import (
 
 // Config changes how the node of a test is run. The zero value is what Run uses.
 type Config struct {
-	// Options, if not nil, changes the node's options before each start. Dir, Disk, Actors and Logger are set already.
+	// Options, if not nil, changes the node's options before each start. Dir, Disk, Actors and
+	// Logger are set already.
 	Options func(*runtime.Options)
-	// Seed makes what survives a crash reproducible: which of the blocks that were not synced do. 0 means 1.
+	// Seed makes what survives a crash reproducible: which of the blocks that were not synced do. 0
+	// means 1.
 	Seed uint64
-	// UnsyncedPercent is the chance of each block that was not synced to survive a crash, from 0 to 100.
+	// UnsyncedPercent is the chance of each block that was not synced to survive a crash, from 0 to
+	// 100.
 	UnsyncedPercent int
 }
 
-// Run runs f with a fresh node that hosts the definitions, in a synctest bubble, and stops the node at the end. The test
-// fails if the node does not start or does not stop cleanly.
+// Run runs f with a fresh node that hosts the definitions, in a synctest bubble, and stops the node
+// at the end. The test fails if the node does not start or does not stop cleanly.
 func Run(t *testing.T, f func(t *testing.T, h *Harness), definitions ...actor.Definition) {
 	t.Helper()
 	Config{}.Run(t, f, definitions...)
@@ -49,16 +52,16 @@ func (c Config) Run(t *testing.T, f func(t *testing.T, h *Harness), definitions 
 	})
 }
 
-// A Harness is a node under test. It implements actor.Node. Its methods may be called from any goroutine of the bubble,
-// but Crash and Restart from one at a time.
+// A Harness is a node under test. It implements actor.Node. Its methods may be called from any
+// goroutine of the bubble, but Crash and Restart from one at a time.
 type Harness struct {
 	t           *testing.T
 	config      Config
 	definitions []actor.Definition
 	random      *rand.Rand
 
-	// turn is held by Crash and Restart. It is a channel because they let virtual time pass, which a test that waits for a
-	// mutex would prevent.
+	// turn is held by Crash and Restart. It is a channel because they let virtual time pass, which
+	// a test that waits for a mutex would prevent.
 	turn chan struct{}
 	node atomic.Pointer[node]
 }
@@ -99,9 +102,9 @@ func (h *Harness) stop() {
 // Runtime returns the node that runs now. A crash or restart replaces it.
 func (h *Harness) Runtime() *runtime.Runtime { return h.node.Load().rt }
 
-// Crash cuts the power and starts a new node on what is left: everything in memory is lost, and so is every write that
-// was not synced. Calls in flight fail with code Unavailable. Definitions, if given, replace those of the node, as a
-// deploy does.
+// Crash cuts the power and starts a new node on what is left: everything in memory is lost, and so
+// is every write that was not synced. Calls in flight fail with code Unavailable. Definitions, if
+// given, replace those of the node, as a deploy does.
 func (h *Harness) Crash(definitions ...actor.Definition) {
 	h.t.Helper()
 	h.turn <- struct{}{}
@@ -113,8 +116,8 @@ func (h *Harness) Crash(definitions ...actor.Definition) {
 	h.deploy(left, definitions)
 }
 
-// Restart stops the node cleanly and starts a new one on its data. Definitions, if given, replace those of the node, as a
-// deploy does.
+// Restart stops the node cleanly and starts a new one on its data. Definitions, if given, replace
+// those of the node, as a deploy does.
 func (h *Harness) Restart(definitions ...actor.Definition) {
 	h.t.Helper()
 	h.turn <- struct{}{}
@@ -136,8 +139,8 @@ func (h *Harness) deploy(disk *engine.Disk, definitions []actor.Definition) {
 // Disk returns the memory disk of the node that runs now, to make it fail or fill up.
 func (h *Harness) Disk() *engine.Disk { return h.node.Load().disk }
 
-// Settle waits until the node has nothing to do but wait for time to pass: messages are handled, alarms that are due have
-// fired.
+// Settle waits until the node has nothing to do but wait for time to pass: messages are handled,
+// alarms that are due have fired.
 func (h *Harness) Settle() { synctest.Wait() }
 
 // Call implements actor.Node.
@@ -170,7 +173,8 @@ func (h *Harness) Status(typ string, key ...string) host.Status {
 	return st
 }
 
-// Inspect returns an actor's raw keyspace without its traces and usage, with values, in the order of the keys. A missing actor has none.
+// Inspect returns an actor's raw keyspace without its traces and usage, with values, in the order
+// of the keys. A missing actor has none.
 func (h *Harness) Inspect(typ string, key ...string) []host.StoredKey {
 	h.t.Helper()
 	var all []host.StoredKey

@@ -11,8 +11,9 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// An Attribute is a value that actors of a type are found by: its plan, its owner, when it was paid for. It is part of the commits of
-// the actor, which has no value until Set. Package actor declares attributes.
+// An Attribute is a value that actors of a type are found by: its plan, its owner, when it was paid
+// for. It is part of the commits of the actor, which has no value until Set. Package actor declares
+// attributes.
 type Attribute[T any] struct {
 	_ [0]func(T) // keeps types of other values from being converted into it
 	attribute
@@ -149,7 +150,8 @@ func (a *attribute) hosted(value any) host.AttributeValue {
 	return hosted(a.kind, reflect.ValueOf(value).Elem())
 }
 
-// milliseconds returns a time in Unix milliseconds: the last there are of one beyond them, which no attribute may have.
+// milliseconds returns a time in Unix milliseconds: the last there are of one beyond them, which no
+// attribute may have.
 func milliseconds(t time.Time) int64 {
 	ms := t.UnixMilli()
 	if time.UnixMilli(ms).Unix() != t.Unix() {
@@ -176,12 +178,14 @@ func hosted(kind host.AttributeKind, v reflect.Value) host.AttributeValue {
 type FindQuery struct {
 	// Prefix has the first parts of the keys.
 	Prefix []string
-	// Where has conditions that all hold: a field or an attribute, one of = != < <= > >=, and a value, as in
-	// "plan=pro", "size>1MiB", "updated<2026-01-31" or "state=failed". [Attribute.Is] makes one. An actor without
-	// the attribute meets no condition on it. docs/guides/find.md lists the fields.
+	// Where has conditions that all hold: a field or an attribute, one of = != < <= > >=, and a
+	// value, as in "plan=pro", "size>1MiB", "updated<2026-01-31" or "state=failed". [Attribute.Is]
+	// makes one. An actor without the attribute meets no condition on it. docs/guides/find.md lists
+	// the fields.
 	Where []string
-	// Sort is "key", "state", "size", "updated" or an attribute, after "-" from the last to the first. Actors without
-	// the attribute are left out. Sizes are in order to an eighth, and updates to the minute. Without Sort,
-	// the order is that of the index which finds the actors. An actor whose value changes meanwhile may be missed, or come again.
+	// Sort is "key", "state", "size", "updated" or an attribute, after "-" from the last to the
+	// first. Actors without the attribute are left out. Sizes are in order to an eighth, and
+	// updates to the minute. Without Sort, the order is that of the index which finds the actors.
+	// An actor whose value changes meanwhile may be missed, or come again.
 	Sort string
 }

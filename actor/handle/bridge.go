@@ -77,8 +77,8 @@ func ReadSchedule[T any](h *host.Schedule, payload *codec.Value, contract string
 	return s, err
 }
 
-// NewSchedule makes a handle of an instance of a schedule. all is where List looks, and mine reports
-// whether a schedule of that name is of the contract.
+// NewSchedule makes a handle of an instance of a schedule. all is where List looks, and mine
+// reports whether a schedule of that name is of the contract.
 func NewSchedule[T any](at site.Site, instance string, payload *codec.Value, all site.Site, mine func(string) bool) Schedule[T] {
 	return Schedule[T]{schedule: &schedule{at, instance, payload, all, mine}}
 }

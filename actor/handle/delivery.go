@@ -106,7 +106,8 @@ func (q Queue[In, Out]) Receive(ctx context.Context, cfg ReceiveConfig) ([]*Deli
 	return nil, err
 }
 
-// open fills in what a Delivery has of a received message: all but the body if that does not decode.
+// open fills in what a Delivery has of a received message: all but the body if that does not
+// decode.
 func (q *queue) open(m *host.ReceivedMessage, l *lease, message *Message, body any) error {
 	l.of, l.queue, l.id, l.receipt, l.until = q, m.Queue, m.ID, m.Receipt, m.LockedUntil
 	*message = Message{

@@ -10,7 +10,7 @@
 // Errors are an [*host.Error], which package actor calls Error. The code is InvalidArgument for a
 // bad reference, name or option, and NotFound if there is no such actor. These calls create a
 // missing actor instead: [Queue.Send], [Queue.SendAll], [Queue.Ask], [Schedule.Set],
-// [Stream.Append], [Run.Start], [Run.Import] and [Run.Fork]. For [Queue.Receive] and [Queue.Work] its
-// queue is empty. Any call may fail with a code of the node, such as Unavailable, Overloaded or
+// [Stream.Append], [Run.Start], [Run.Import] and [Run.Fork]. For [Queue.Receive] and [Queue.Work]
+// its queue is empty. Any call may fail with a code of the node, such as Unavailable, Overloaded or
 // DeadlineExceeded. The comment of a method names its other codes.
 package handle

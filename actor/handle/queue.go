@@ -132,7 +132,8 @@ func (q *queue) ask(ctx context.Context, body values, reply any, opts []SendOpti
 	return nil
 }
 
-// result waits for the reply to a message, or the error of its last attempt, for as long as ctx lasts.
+// result waits for the reply to a message, or the error of its last attempt, for as long as ctx
+// lasts.
 func (q *queue) result(ctx context.Context, id uint64) (host.Raw, error) {
 	var pause site.Pacer
 	for {

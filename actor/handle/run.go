@@ -221,8 +221,8 @@ func (r *run) History(ctx context.Context) iter.Seq2[wfhost.HistoryEntry, error]
 type Change = host.WorkflowWatchOutput
 
 // Watch ranges over the changes of the run after a version of the actor. The first change after
-// version 0 is the whole run. Watch ends with the last change of the run, or with an error: its code
-// is Destroyed if the actor is destroyed. To go on later, watch after Change.Version.
+// version 0 is the whole run. Watch ends with the last change of the run, or with an error: its
+// code is Destroyed if the actor is destroyed. To go on later, watch after Change.Version.
 func (r *run) Watch(ctx context.Context, after uint64) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		var pace site.Pacer

@@ -180,7 +180,8 @@ func (s *stream) decode(r *host.ReadStreamItem, value any) error {
 	return nil
 }
 
-// wait reads until there is something to tell, or for as long as cfg says. From then on from has a life.
+// wait reads until there is something to tell, or for as long as cfg says. From then on from has a
+// life.
 func (s *stream) wait(ctx context.Context, from *Position, cfg ReadConfig, out *host.StreamReadOutput) error {
 	until := time.Now().Add(cfg.Wait)
 	for {

@@ -39,9 +39,9 @@ type WorkConfig struct {
 //
 // Work goes on after retryable errors. When ctx ends, Work waits for f, settles the running
 // messages and returns nil. After an error that is not retryable it does the same and returns the
-// error. The error code is FailedPrecondition if the actor itself handles the queue, and Destroyed if
-// the actor is destroyed: at once if a worker waits, otherwise when Work next calls the actor. If the
-// actor was created again before that call, Work goes on with the messages of the new one.
+// error. The error code is FailedPrecondition if the actor itself handles the queue, and Destroyed
+// if the actor is destroyed: at once if a worker waits, otherwise when Work next calls the actor.
+// If the actor was created again before that call, Work goes on with the messages of the new one.
 func (q Queue[In, Out]) Work(
 	ctx context.Context, cfg WorkConfig, f func(context.Context, *Delivery[In, Out]) (Out, error),
 ) error {

@@ -47,5 +47,6 @@ const (
 	MaxAttributeBytes = 256
 )
 
-// ListFields are the fields that every actor can be selected or sorted by. No attribute has one of these names.
+// ListFields are the fields that every actor can be selected or sorted by. No attribute has one of
+// these names.
 var ListFields = []string{"key", "state", "run", "size", "updated", "created"}

@@ -156,8 +156,8 @@ type Behavior struct {
 	Limits      Limits
 	// HasSleep reports whether Instance.Sleep does something, so that going to sleep takes a turn.
 	HasSleep bool
-	// HasWake reports likewise whether Instance.Wake does something. If it is false, Wake is called only
-	// in a turn that creates the actor or migrates its state.
+	// HasWake reports likewise whether Instance.Wake does something. If it is false, Wake is called
+	// only in a turn that creates the actor or migrates its state.
 	HasWake bool
 	// SharedState reports whether many queries may read one decoded state. A query handler then
 	// gets a copy that shares no changeable memory with it. Otherwise each query decodes its own.
@@ -188,18 +188,21 @@ type Behavior struct {
 	Schema func(kind ValueKind, index int) []byte
 }
 
-// A Map is the entries of the key-value store whose keys begin with its name. Their count is kept. A zero field bounds nothing.
+// A Map is the entries of the key-value store whose keys begin with its name. Their count is kept.
+// A zero field bounds nothing.
 type Map struct {
 	Name string
 	// Keys and Bytes bound the entries, and the bytes of their keys and values.
 	Keys, Bytes int64
 	// TTL is how long entries live that are put without a time to live.
 	TTL time.Duration
-	// Log keeps the changes of entries in the log of the actor; LogEvents, LogBytes and LogFor bound it.
+	// Log keeps the changes of entries in the log of the actor; LogEvents, LogBytes and LogFor
+	// bound it.
 	Log                 bool
 	LogEvents, LogBytes int64
 	LogFor              time.Duration
-	// Handler is the name of the code that handles the changes of entries, "" for none. The map needs Log.
+	// Handler is the name of the code that handles the changes of entries, "" for none. The map
+	// needs Log.
 	Handler string
 }
 
@@ -210,7 +213,8 @@ type KVChange struct {
 	Time              time.Time
 	// Cause is set, delete, delete_range or expired.
 	Cause string
-	// Key is packed, with the name of the map. Value is that of a set, and Expire when it expires; zero for never.
+	// Key is packed, with the name of the map. Value is that of a set, and Expire when it expires;
+	// zero for never.
 	Key, Value []byte
 	Expire     time.Time
 	// Missed counts the changes before it that the log no longer had, of all entries.

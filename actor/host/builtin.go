@@ -313,9 +313,11 @@ const (
 	StateReplace = "state.replace"
 )
 
-// StateOutput is the state of an actor as it is stored. In JSON, byte strings are {"$bytes":base64}, tags are {"$tag":number,"value":...},
-// maps with keys that are no text, or that begin with "$", are {"$map":[[key,value],...]}, and numbers with a fraction or an exponent are
-// floating-point numbers; NaN and the infinities are {"$float":"NaN"}, {"$float":"Infinity"} and {"$float":"-Infinity"}.
+// StateOutput is the state of an actor as it is stored. In JSON, byte strings are
+// {"$bytes":base64}, tags are {"$tag":number,"value":...}, maps with keys that are no text, or that
+// begin with "$", are {"$map":[[key,value],...]}, and numbers with a fraction or an exponent are
+// floating-point numbers; NaN and the infinities are {"$float":"NaN"}, {"$float":"Infinity"} and
+// {"$float":"-Infinity"}.
 type StateOutput struct {
 	// State is null if none is stored.
 	State Raw `json:"state"`
@@ -328,7 +330,8 @@ type StateOutput struct {
 // StateReplaceInput replaces the state of an actor by one in the form of the code that runs.
 type StateReplaceInput struct {
 	State Raw `json:"state"`
-	// Version is that of the state that is replaced. If the state has another by now, the code is FailedPrecondition.
+	// Version is that of the state that is replaced. If the state has another by now, the code is
+	// FailedPrecondition.
 	Version *uint64 `json:"version,omitempty"`
 }
 

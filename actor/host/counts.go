@@ -24,8 +24,8 @@ const (
 // CheckCounts reports a list that is longer than its field allows, before the input is decoded:
 // each element of two bytes may become a struct of hundreds. The limit is the tag max of the field
 // in the type of v, to which the input will be decoded. The error is one of OverLimit that names
-// the member. What is malformed is left to the decoder, which decodes nothing of it. A Raw is a copy
-// of its bytes, so nothing in it is counted.
+// the member. What is malformed is left to the decoder, which decodes nothing of it. A Raw is a
+// copy of its bytes, so nothing in it is counted.
 func CheckCounts(codec Codec, data []byte, v any) *Error {
 	if len(data) < CountedBytes {
 		return nil
@@ -116,7 +116,8 @@ func (c *counter) add(n int64) bool {
 	return c.found == nil
 }
 
-// element counts the element of a list of which n came before, and reports whether there may be as many.
+// element counts the element of a list of which n came before, and reports whether there may be as
+// many.
 func (c *counter) element(max, n int64) bool {
 	if max == 0 {
 		return c.add(1)

@@ -134,7 +134,8 @@ type wrapped struct {
 	Deep map[string][]limited `json:"deep"`
 }
 
-// TestLimitsOfApplications counts lists with the tag max, wherever they are in a type, and no others.
+// TestLimitsOfApplications counts lists with the tag max, wherever they are in a type, and no
+// others.
 func TestLimitsOfApplications(t *testing.T) {
 	space := strings.Repeat(" ", host.CountedBytes)
 	long := "[" + strings.Repeat("0,", host.MaxLoose) + "0]"

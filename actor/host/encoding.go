@@ -10,8 +10,8 @@ import (
 type Encoding uint8
 
 const (
-	// Unencoded values were stored by an earlier release, which kept no encoding. They are CBOR or JSON, whichever their
-	// bytes are; a value that is neither is bytes.
+	// Unencoded values were stored by an earlier release, which kept no encoding. They are CBOR or
+	// JSON, whichever their bytes are; a value that is neither is bytes.
 	Unencoded Encoding = iota
 	// EncodedV8 values are serialized by V8, as the clients of Deno KV do it.
 	EncodedV8
@@ -19,12 +19,14 @@ const (
 	EncodedU64
 	// EncodedBytes values are bytes without a meaning to Cairn.
 	EncodedBytes
-	// EncodedJSON values are JSON text without white space between its tokens. Numbers keep all their digits.
+	// EncodedJSON values are JSON text without white space between its tokens. Numbers keep all
+	// their digits.
 	EncodedJSON
-	// EncodedInteger values are integers of any size: a byte that is 1 if the integer is below zero, otherwise 0, and the
-	// bytes of its magnitude, big-endian and without zeros in front.
+	// EncodedInteger values are integers of any size: a byte that is 1 if the integer is below
+	// zero, otherwise 0, and the bytes of its magnitude, big-endian and without zeros in front.
 	EncodedInteger
-	// EncodedTyped values are CBOR in which integers, doubles, texts and bytes are four types, none of which becomes another.
+	// EncodedTyped values are CBOR in which integers, doubles, texts and bytes are four types, none
+	// of which becomes another.
 	EncodedTyped
 	// EncodedText values are UTF-8.
 	EncodedText

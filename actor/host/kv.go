@@ -47,8 +47,8 @@ func timeOf(ms int64) time.Time {
 type KVQuery struct {
 	Start, End []byte
 	Reverse    bool
-	// The page ends with the entry with which it has Limit entries, or MaxBytes of keys and values; 0 means the default,
-	// 16,384 and 16 MiB.
+	// The page ends with the entry with which it has Limit entries, or MaxBytes of keys and values;
+	// 0 means the default, 16,384 and 16 MiB.
 	Limit, MaxBytes int
 	// KeysOnly leaves the values out.
 	KeysOnly bool
@@ -56,8 +56,8 @@ type KVQuery struct {
 	After []byte
 }
 
-// A KVPage is one page of a listing. Keys and values stay valid when it is filled again, in blocks of up to 64 KiB, which are in
-// memory as long as one of them is; unless Reuse is set.
+// A KVPage is one page of a listing. Keys and values stay valid when it is filled again, in blocks
+// of up to 64 KiB, which are in memory as long as one of them is; unless Reuse is set.
 type KVPage struct {
 	Entries []KVEntry
 	// Next is the last key of a page that is full, and else nil: then nothing follows.
@@ -80,8 +80,8 @@ func (p *KVPage) Clear() {
 	p.Next, p.Entries = nil, p.Entries[:0]
 }
 
-// Add copies a key and a value to the end of the page, to which up to so many more bytes are added in all, and returns the entry. The
-// caller sets what is known of it.
+// Add copies a key and a value to the end of the page, to which up to so many more bytes are added
+// in all, and returns the entry. The caller sets what is known of it.
 func (p *KVPage) Add(key, value []byte, most int) *KVEntry {
 	block, at, n := p.block, len(p.block), len(p.Entries)
 	if need := len(key) + len(value); block == nil || cap(block)-at < need {

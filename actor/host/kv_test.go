@@ -40,7 +40,8 @@ func TestWhatIsReadFromAPageStaysWhenThePageIsFilledAgain(t *testing.T) {
 	}
 }
 
-// TestAPageUsesItsMemoryAgain fills pages of one size, and pages that grow, where each block is begun for what is left of its page.
+// TestAPageUsesItsMemoryAgain fills pages of one size, and pages that grow, where each block is
+// begun for what is left of its page.
 func TestAPageUsesItsMemoryAgain(t *testing.T) {
 	page, value := KVPage{Reuse: true}, make([]byte, 500)
 	most := 4 << 10

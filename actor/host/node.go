@@ -51,13 +51,14 @@ type Request struct {
 	Connection string
 	// Order, if not nil, places the request among others of the same client.
 	Order Order
-	// Value is the input instead of Input: a pointer to the input of a built-in method that a [Local] node
-	// takes so, without an IdempotencyKey. Values of applications in it have the Codec. The request is the
-	// node's then, and Reply.Value is a pointer to the output.
+	// Value is the input instead of Input: a pointer to the input of a built-in method that a
+	// [Local] node takes so, without an IdempotencyKey. Values of applications in it have the
+	// Codec. The request is the node's then, and Reply.Value is a pointer to the output.
 	Value any
 }
 
-// A Local is a Node in the process of its callers, which need not encode the inputs of some built-in methods.
+// A Local is a Node in the process of its callers, which need not encode the inputs of some
+// built-in methods.
 type Local interface {
 	Node
 	// TakesValues says so: Call takes a Request.Value. It does nothing.
@@ -166,22 +167,24 @@ type ListQuery struct {
 	Type string
 	// Prefix selects keys that begin with these parts.
 	Prefix []string
-	// Where has conditions that all hold for the selected actors, such as "plan=pro", "size>1MiB" or "state=failed": the name of a
-	// field or attribute, one of = != < <= > >=, and a value. An actor without an attribute meets no condition on it.
-	// Without a Type one type after the other is looked at, or all together if Sort is neither key nor empty.
+	// Where has conditions that all hold for the selected actors, such as "plan=pro", "size>1MiB"
+	// or "state=failed": the name of a field or attribute, one of = != < <= > >=, and a value. An
+	// actor without an attribute meets no condition on it. Without a Type one type after the other
+	// is looked at, or all together if Sort is neither key nor empty.
 	Where []string
-	// Sort is the field or attribute that orders the actors, after "-" from the last to the first: key, state, size, updated or an
-	// attribute. Actors of the same value are in the order of their types and keys, those without the attribute are left out. States
-	// are failed, paused, awake, asleep. Size and updated order by steps: an eighth of the size, a minute. Without Sort, the order is that of the
-	// index which answers Where, and of the keys if there is no Where.
+	// Sort is the field or attribute that orders the actors, after "-" from the last to the first:
+	// key, state, size, updated or an attribute. Actors of the same value are in the order of their
+	// types and keys, those without the attribute are left out. States are failed, paused, awake,
+	// asleep. Size and updated order by steps: an eighth of the size, a minute. Without Sort, the
+	// order is that of the index which answers Where, and of the keys if there is no Where.
 	Sort string
-	// Limit is 1 to 1,000; 0 means 100. A page of a query with Where may be shorter, and have a cursor, because it looks at up
-	// to 10,000 actors.
+	// Limit is 1 to 1,000; 0 means 100. A page of a query with Where may be shorter, and have a
+	// cursor, because it looks at up to 10,000 actors.
 	Limit int
 	// Cursor continues an earlier page of the same selection.
 	Cursor string
-	// Brief leaves all fields of a Status but ID, Type and Key zero. It costs a small part of a full list, which reads rows of
-	// each actor.
+	// Brief leaves all fields of a Status but ID, Type and Key zero. It costs a small part of a
+	// full list, which reads rows of each actor.
 	Brief bool
 }
 

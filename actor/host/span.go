@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Span identifies an operation in a trace, as W3C Trace Context has it (https://www.w3.org/TR/trace-context/). The zero Span
-// is none.
+// A Span identifies an operation in a trace, as W3C Trace Context has it
+// (https://www.w3.org/TR/trace-context/). The zero Span is none.
 type Span struct {
 	Trace [16]byte
 	ID    [8]byte
@@ -23,7 +23,8 @@ const spanSize = 55
 // sampled is the one flag of a traceparent of version 00.
 const sampled = 1
 
-// ParseSpan reads a traceparent of version 00, or of a later one that begins alike. Anything else is the zero Span.
+// ParseSpan reads a traceparent of version 00, or of a later one that begins alike. Anything else
+// is the zero Span.
 func ParseSpan(traceparent string) (s Span) {
 	p := traceparent
 	if len(p) < spanSize || len(p) > 4*spanSize || p[2] != '-' || p[35] != '-' || p[52] != '-' || p[:2] == "ff" ||
@@ -56,7 +57,8 @@ func (s Span) IsZero() bool { return s.ID == [8]byte{} }
 // Sampled reports whether the trace is recorded.
 func (s Span) Sampled() bool { return s.Flags&sampled != 0 }
 
-// Child returns a new span with the trace and the flags of s: the first one of a new trace if s is of none.
+// Child returns a new span with the trace and the flags of s: the first one of a new trace if s is
+// of none.
 func (s Span) Child() Span {
 	if s.IsZero() {
 		binary.NativeEndian.PutUint64(s.Trace[:8], rand.Uint64())
@@ -66,7 +68,8 @@ func (s Span) Child() Span {
 	return s
 }
 
-// String is the traceparent of what the span causes, and "" for the zero Span. It is also the value of traceresponse.
+// String is the traceparent of what the span causes, and "" for the zero Span. It is also the value
+// of traceresponse.
 func (s Span) String() string {
 	if s.IsZero() {
 		return ""
@@ -77,7 +80,8 @@ func (s Span) String() string {
 	return string(hex.AppendEncode(b, []byte{s.Flags}))
 }
 
-// Attrs are the log attributes of the span, with the names that OpenTelemetry gives them; none if it is no span.
+// Attrs are the log attributes of the span, with the names that OpenTelemetry gives them; none if
+// it is no span.
 func (s Span) Attrs() []slog.Attr {
 	if s.IsZero() {
 		return nil
@@ -100,14 +104,17 @@ func SpanOf(ctx context.Context) Span {
 
 // A Tracer is a Node that records the requests which come to it from outside.
 type Tracer interface {
-	// BeginRequest takes the span of a client, which is the zero Span if it has none, and returns that of its request for an actor of a
-	// type. It is not sampled if too many clients want to be recorded.
+	// BeginRequest takes the span of a client, which is the zero Span if it has none, and returns
+	// that of its request for an actor of a type. It is not sampled if too many clients want to be
+	// recorded.
 	BeginRequest(typ string, cause Span) Span
-	// EndRequest records a request that is over, if it is sampled. kind is how it came: http, websocket or nats. The actor need not exist.
+	// EndRequest records a request that is over, if it is sampled. kind is how it came: http,
+	// websocket or nats. The actor need not exist.
 	EndRequest(a Address, kind, name string, s, cause Span, began time.Time, err error)
 }
 
-// Untraced is what says, in place of a span, that nothing is recorded of an operation. It is decided once, where the operation begins.
+// Untraced is what says, in place of a span, that nothing is recorded of an operation. It is
+// decided once, where the operation begins.
 var Untraced = Span{Flags: 0x80}
 
 // Decided reports whether it is decided if the operation is recorded.

@@ -101,15 +101,15 @@ type QueryManyInput struct {
 	SQL    string   `json:"sql"`
 	// Args are for the parameters, as in an SQLInput.
 	Args []json.RawMessage `json:"args,omitempty" max:"32766"`
-	// Limit bounds the rows of the answer: 1 to 10,000; absent means 1,000. The answer is bounded by 8 MiB, 10,000 actors
-	// and 10 seconds, too.
+	// Limit bounds the rows of the answer: 1 to 10,000; absent means 1,000. The answer is bounded
+	// by 8 MiB, 10,000 actors and 10 seconds, too.
 	Limit int `json:"limit,omitempty" range:"1,10000"`
 	// Cursor goes on after an earlier answer to the same question.
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// QueryManyOutput has the rows of the actors. Each actor's are of one of its commits, and those of different
-// actors may be of different times.
+// QueryManyOutput has the rows of the actors. Each actor's are of one of its commits, and those of
+// different actors may be of different times.
 type QueryManyOutput struct {
 	// Columns are those of the first actor with rows.
 	Columns []SQLColumn `json:"columns"`
@@ -128,6 +128,7 @@ type ActorRows struct {
 	Rows    [][]any     `json:"rows"`
 	// Truncated: the actor has more rows than the answer has room for.
 	Truncated bool `json:"truncated,omitempty"`
-	// Error says why the actor has no rows: its database lacks a table, say, or the statement ran for 2 seconds.
+	// Error says why the actor has no rows: its database lacks a table, say, or the statement ran
+	// for 2 seconds.
 	Error *Error `json:"error,omitempty"`
 }

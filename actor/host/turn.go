@@ -35,7 +35,8 @@ type Reader interface {
 	KVGet(key []byte) (KVEntry, bool, error)
 	// KVList reads entries in key order, into a page.
 	KVList(q KVQuery, page *KVPage) error
-	// KVCount counts the entries whose keys begin with a packed tuple. It is one read for a scope, such as a Map.
+	// KVCount counts the entries whose keys begin with a packed tuple. It is one read for a scope,
+	// such as a Map.
 	KVCount(prefix []byte) (int64, error)
 
 	// SQL returns the handle of the actor's SQLite database, the same at every call. In a turn it
@@ -43,7 +44,8 @@ type Reader interface {
 	// query sees. A closed handle is returned after the end.
 	SQL() *sql.DB
 
-	// Attribute returns the value of an attribute, by its index in the behavior's Attributes; false means that it has none.
+	// Attribute returns the value of an attribute, by its index in the behavior's Attributes; false
+	// means that it has none.
 	Attribute(attribute int) (AttributeValue, bool, error)
 
 	// QueueStats counts the messages of a queue.
@@ -79,7 +81,8 @@ type Turn interface {
 	// end of the store.
 	KVDeleteRange(start, end []byte) (int64, error)
 
-	// SetAttribute sets an attribute to a value of its kind. Setting the value that it has writes nothing.
+	// SetAttribute sets an attribute to a value of its kind. Setting the value that it has writes
+	// nothing.
 	SetAttribute(attribute int, value AttributeValue) error
 	// ClearAttribute removes the value of an attribute and reports whether it had one.
 	ClearAttribute(attribute int) (bool, error)

@@ -11,10 +11,11 @@ import (
 )
 
 // A Branch is a store that began as another one was, and has changed by itself since. Made by
-// [Store.Branch] and Fork. Scopes hold for what it changes, but do not count it; it has no search, no
-// log and no watchers. What [Store.Merge] brings into the store itself, all of them see.
+// [Store.Branch] and Fork. Scopes hold for what it changes, but do not count it; it has no search,
+// no log and no watchers. What [Store.Merge] brings into the store itself, all of them see.
 //
-// The error code is NotFound, with the metadata "reason" branch_not_found, if there is no such branch.
+// The error code is NotFound, with the metadata "reason" branch_not_found, if there is no such
+// branch.
 type Branch struct {
 	Reader
 	line
@@ -33,9 +34,9 @@ func (s Store) Branch(name string) Branch {
 // Name is that of the branch.
 func (b Branch) Name() string { return b.moment.Branch }
 
-// Fork makes a branch that begins as the store, or the branch, is. That takes as long for one entry as
-// for a million. The name has 1 to 255 bytes of UTF-8; the error code is AlreadyExists if another
-// branch has it. A store has up to 100 branches, and 8 of branches of branches.
+// Fork makes a branch that begins as the store, or the branch, is. That takes as long for one entry
+// as for a million. The name has 1 to 255 bytes of UTF-8; the error code is AlreadyExists if
+// another branch has it. A store has up to 100 branches, and 8 of branches of branches.
 func (l line) Fork(ctx context.Context, name string) (Branch, error) { return l.fork(ctx, name, false) }
 
 // Tag is Fork of a branch that does not change: a version with a name, which stays readable.
@@ -46,8 +47,9 @@ func (l line) fork(ctx context.Context, name string, readOnly bool) (Branch, err
 	return branchAt(l.of.site, name), err
 }
 
-// Remove removes the branch. It reports whether there was one. The error code is FailedPrecondition, with
-// the metadata "reason" branch_has_forks, if another branch was forked from it.
+// Remove removes the branch. It reports whether there was one. The error code is
+// FailedPrecondition, with the metadata "reason" branch_has_forks, if another branch was forked
+// from it.
 func (b Branch) Remove(ctx context.Context) (bool, error) {
 	out, err := site.Ask(ctx, &b.site, method.KVRemoveBranch, &hostkv.RemoveBranchInput{Branch: b.moment.Branch})
 	return out.Removed, err
@@ -56,7 +58,8 @@ func (b Branch) Remove(ctx context.Context) (bool, error) {
 // A BranchInfo describes a branch.
 type BranchInfo struct {
 	Name string
-	// From is the branch that it was forked from; "" is the store itself. It began with that at Version.
+	// From is the branch that it was forked from; "" is the store itself. It began with that at
+	// Version.
 	From    string
 	Version uint64
 	Created time.Time
@@ -89,9 +92,9 @@ type Difference struct {
 	From, To *Entry
 }
 
-// Diff ranges over the entries of a selection that differ between two points, in the order of their keys.
-// An error ends the loop; its code is FailedPrecondition, with the metadata "reason" history_trimmed,
-// if a point is not known any longer.
+// Diff ranges over the entries of a selection that differ between two points, in the order of their
+// keys. An error ends the loop; its code is FailedPrecondition, with the metadata "reason"
+// history_trimmed, if a point is not known any longer.
 func (s Store) Diff(ctx context.Context, from, to Point, of Selection) iter.Seq2[Difference, error] {
 	return func(yield func(Difference, error) bool) {
 		for in := (hostkv.DiffInput{From: from.wire(), To: to.wire(), Selection: of}); ; {
@@ -141,14 +144,14 @@ const (
 //
 //   - To merge a branch into the store: Source.Branch. To bring the branch up to date: Target.
 //   - To take some entries only: Keys, up to 1,000, or Selection.
-//   - To undo the commits of the store after version 5 up to version 9: Source.Version 5, and Base with
-//     Version 9.
+//   - To undo the commits of the store after version 5 up to version 9: Source.Version 5, and Base
+//     with Version 9.
 type MergeConfig struct {
 	Source Point
 	// Target is a branch; "" is the store itself.
 	Target string
-	// Base is what both began as. nil means what they share: where one was forked from the other, or both
-	// from a third, or the last merge between them.
+	// Base is what both began as. nil means what they share: where one was forked from the other,
+	// or both from a third, or the last merge between them.
 	Base      *Point
 	Strategy  Strategy
 	Keys      []Key
@@ -165,21 +168,23 @@ type Merged struct {
 	Version uint64
 	// Put and Deleted count the entries of the target that were put and removed.
 	Put, Deleted int64
-	// Conflicts are up to 100 of the entries that both have changed, also if the strategy has decided;
-	// Conflicted counts all.
+	// Conflicts are up to 100 of the entries that both have changed, also if the strategy has
+	// decided; Conflicted counts all.
 	Conflicts  []Conflict
 	Conflicted int64
 }
 
-// A Conflict is a key whose entry two branches have changed in different ways. It is nil where there is none.
+// A Conflict is a key whose entry two branches have changed in different ways. It is nil where
+// there is none.
 type Conflict struct {
 	Key                  Key
 	Base, Source, Target *Entry
 }
 
-// Merge brings what has changed in the source since the base into the target, in one commit. One merge
-// compares up to 10,000 entries that differ, and reads up to 1,000,000 that do not, to find those of the
-// store itself. The error code is TooLarge if there are more, which Selection can divide.
+// Merge brings what has changed in the source since the base into the target, in one commit. One
+// merge compares up to 10,000 entries that differ, and reads up to 1,000,000 that do not, to find
+// those of the store itself. The error code is TooLarge if there are more, which Selection can
+// divide.
 func (s Store) Merge(ctx context.Context, c MergeConfig) (Merged, error) {
 	in := hostkv.MergeInput{Source: c.Source.wire(), Target: c.Target, Strategy: string(c.Strategy), Keys: c.Keys, Selection: c.Selection, DryRun: c.DryRun}
 	if c.Base != nil {

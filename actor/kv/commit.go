@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// A Check demands something of what is stored. Made by [Exists], [Absent], [AtVersion], [Equals] and
-// [Unchanged].
+// A Check demands something of what is stored. Made by [Exists], [Absent], [AtVersion], [Equals]
+// and [Unchanged].
 type Check struct {
 	wire hostkv.Check
 }
@@ -23,8 +23,8 @@ func Exists(key Key) Check { return Check{wire: hostkv.Check{Key: key, Exists: n
 // Absent demands that there is no entry.
 func Absent(key Key) Check { return Check{wire: hostkv.Check{Key: key, Exists: new(false)}} }
 
-// Equals demands that there is an entry whose value equals v, as the operator $eq of filters compares:
-// numbers by value, and objects in any order.
+// Equals demands that there is an entry whose value equals v, as the operator $eq of filters
+// compares: numbers by value, and objects in any order.
 func Equals(key Key, v Value) Check {
 	c := Check{wire: hostkv.Check{Key: key}}
 	c.wire.Value, c.wire.Encoding = v.raw()
@@ -36,8 +36,8 @@ func AtVersion(key Key, version uint64) Check {
 	return Check{wire: hostkv.Check{Key: key, Version: new(version)}}
 }
 
-// Unchanged demands that the part of a selection that a [Page] covered is as it was, given the page's
-// Digest: no entry there was written, added or removed since.
+// Unchanged demands that the part of a selection that a [Page] covered is as it was, given the
+// page's Digest: no entry there was written, added or removed since.
 func Unchanged(digest string) Check { return Check{wire: hostkv.Check{Digest: digest}} }
 
 // A Mutation changes entries. Made by [Put] and the like.
@@ -73,8 +73,8 @@ func (m *Mutation) fill(w *hostkv.Mutation) {
 	}
 }
 
-// Put stores a value. How long it lives is said by [Mutation.For]; without it the default of its scope
-// counts, and an entry of no scope with a default lives for ever.
+// Put stores a value. How long it lives is said by [Mutation.For]; without it the default of its
+// scope counts, and an entry of no scope with a default lives for ever.
 func Put(key Key, v Value) Mutation { return mutation("put", key, v) }
 
 // Delete removes an entry. That there is none is no error.
@@ -86,8 +86,8 @@ func DeleteRange(of Selection) Mutation {
 	return Mutation{op: "delete_range"}.with(func(rest *hostkv.Mutation) { rest.Selection = of })
 }
 
-// DeleteWhere removes the entries of a selection that meet a filter in JSON; see [ListConfig]. The error
-// code is TooLarge if there are more than 10,000 to look at in one commit.
+// DeleteWhere removes the entries of a selection that meet a filter in JSON; see [ListConfig]. The
+// error code is TooLarge if there are more than 10,000 to look at in one commit.
 func DeleteWhere(of Selection, where []byte) Mutation {
 	return DeleteRange(of).with(func(rest *hostkv.Mutation) { rest.Where, _ = JSON(where).raw() })
 }
@@ -102,8 +102,8 @@ func Min(key Key, v Value) Mutation { return mutation("min", key, v) }
 // Max stores the greater of two numbers, the entry's and v.
 func Max(key Key, v Value) Mutation { return mutation("max", key, v) }
 
-// Append adds the elements of an array behind those of the entry's, or text to text, or bytes to bytes.
-// If there is no entry, it stores the value; so does Prepend. They keep the time to live.
+// Append adds the elements of an array behind those of the entry's, or text to text, or bytes to
+// bytes. If there is no entry, it stores the value; so does Prepend. They keep the time to live.
 func Append(key Key, v Value) Mutation { return mutation("append", key, v) }
 
 // Prepend is like Append, in front of what the entry has.
@@ -118,8 +118,8 @@ func mutation(op string, key Key, v Value) Mutation {
 	return Mutation{op: op, key: key, value: hostkv.ByteString(v.Data), encoding: v.Encoding, literal: v.Encoding == host.EncodedJSON}
 }
 
-// Resolve puts strings for the texts of a [Placeholder] in the document that the mutation stores. Without
-// it they are what they are.
+// Resolve puts strings for the texts of a [Placeholder] in the document that the mutation stores.
+// Without it they are what they are.
 func (m Mutation) Resolve() Mutation {
 	m.literal = false
 	return m
@@ -134,8 +134,8 @@ func (m Mutation) For(ttl time.Duration) Mutation {
 	return m
 }
 
-// Until says when the entry ceases to exist, instead of [Mutation.For]: up to 100 years from now. An entry of the past is not there.
-// The zero time is never.
+// Until says when the entry ceases to exist, instead of [Mutation.For]: up to 100 years from now.
+// An entry of the past is not there. The zero time is never.
 func (m Mutation) Until(t time.Time) Mutation {
 	switch t = t.UTC(); {
 	case t.IsZero():
@@ -163,8 +163,8 @@ func (m Mutation) Within(least, most Value, clamp bool) Mutation {
 	})
 }
 
-// MaxLen bounds the elements of the array that an [Append] or [Prepend] makes, at least 1. Elements at its
-// other end go.
+// MaxLen bounds the elements of the array that an [Append] or [Prepend] makes, at least 1. Elements
+// at its other end go.
 func (m Mutation) MaxLen(n int64) Mutation {
 	return m.with(func(rest *hostkv.Mutation) { rest.MaxLen = &n })
 }
@@ -185,7 +185,8 @@ type Result struct {
 	Version uint64
 	// Results has an element for each mutation, in order; none if a check failed.
 	Results []MutationResult
-	// Deleted counts the entries that all mutations removed; 0 for a client whose token lacks the right read.
+	// Deleted counts the entries that all mutations removed; 0 for a client whose token lacks the
+	// right read.
 	Deleted int64
 	// Resolved has what each placeholder stood for.
 	Resolved map[Placeholder]string
@@ -193,12 +194,13 @@ type Result struct {
 
 // A MutationResult says what one mutation did.
 type MutationResult struct {
-	// Value is the entry's value after a Sum, Min or Max. Handlers get it after the other mutations of
-	// one entry too, except [Delete].
+	// Value is the entry's value after a Sum, Min or Max. Handlers get it after the other mutations
+	// of one entry too, except [Delete].
 	Value Value
 	// Expires is when the entry ceases to exist; zero for never.
 	Expires time.Time
-	// Deleted counts the entries that were removed; 0 for a client whose token lacks the right read.
+	// Deleted counts the entries that were removed; 0 for a client whose token lacks the right
+	// read.
 	Deleted int64
 }
 
@@ -212,8 +214,8 @@ func (l line) Commit(ctx context.Context, c Commit) (Result, error) {
 	})
 }
 
-// Purge removes entries that have expired, and returns how many. No reader sees them anyway, and they are
-// removed within an hour of their time, or a second if the store has scopes.
+// Purge removes entries that have expired, and returns how many. No reader sees them anyway, and
+// they are removed within an hour of their time, or a second if the store has scopes.
 func (s Store) Purge(ctx context.Context) (n int64, err error) {
 	for {
 		out, err := site.Ask(ctx, &s.site, method.KVPurge, new(method.None))

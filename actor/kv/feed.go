@@ -57,9 +57,9 @@ type GapError struct {
 	// First is the sequence of the first event that is kept, and Missed counts those before it that
 	// the reader lacks.
 	First, Missed uint64
-	// Reset: the position belongs to another life of the actor, or is greater than the last
-	// one, as after a restore. The events begin anew. A restored log that has reached the position by
-	// then is not told from the one before.
+	// Reset: the position belongs to another life of the actor, or is greater than the last one, as
+	// after a restore. The events begin anew. A restored log that has reached the position by then
+	// is not told from the one before.
 	Reset bool
 }
 
@@ -71,8 +71,8 @@ func (e *GapError) Error() string {
 	return fmt.Sprintf("%d events are no longer kept", e.Missed)
 }
 
-// LastPosition returns the position of a reader that has all events so far. The error code is NotFound if
-// there is no actor, and FailedPrecondition if no scope has a log.
+// LastPosition returns the position of a reader that has all events so far. The error code is
+// NotFound if there is no actor, and FailedPrecondition if no scope has a log.
 func (s Store) LastPosition(ctx context.Context) (Position, error) {
 	out, err := site.Ask(ctx, &s.site, method.KVFeed, &hostkv.FeedInput{})
 	return Position{After: out.Next, Life: out.Life}, err
@@ -83,10 +83,11 @@ func (s Store) LastPosition(ctx context.Context) (Position, error) {
 // actor.MapConfig). What it tells is durable. A loop that is slow holds nobody up, and events wait
 // for it for as long as they are kept. Feed neither wakes the actor nor keeps it awake.
 //
-// Feed continues after temporary errors, such as a restart of the node, for as long as ctx lasts. It
-// stays in one life of the actor. A [*GapError], once for each gap, does not end the loop. Any other
-// error is an [*host.Error] and ends it: Destroyed when the actor is destroyed, NotFound if there is
-// none, FailedPrecondition if no scope has a log, Canceled or DeadlineExceeded when ctx ends.
+// Feed continues after temporary errors, such as a restart of the node, for as long as ctx lasts.
+// It stays in one life of the actor. A [*GapError], once for each gap, does not end the loop. Any
+// other error is an [*host.Error] and ends it: Destroyed when the actor is destroyed, NotFound if
+// there is none, FailedPrecondition if no scope has a log, Canceled or DeadlineExceeded when ctx
+// ends.
 func (s Store) Feed(ctx context.Context, c FeedConfig) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		in := hostkv.FeedInput{Prefixes: c.Prefixes, After: &c.From.After, Life: c.From.Life, WaitMS: site.Millis(site.WaitSlice)}

@@ -18,8 +18,8 @@ func (l line) At(version uint64) Reader {
 	return Reader{site: l.of.site, moment: hostkv.Moment{Branch: l.of.moment.Branch, At: version}}
 }
 
-// AtTime is At for the last version that was committed by a time, to the millisecond. Times of commits
-// are in the order of their versions, also if the clock was set back.
+// AtTime is At for the last version that was committed by a time, to the millisecond. Times of
+// commits are in the order of their versions, also if the clock was set back.
 func (l line) AtTime(t time.Time) Reader {
 	if t.Before(time.UnixMilli(0)) {
 		t = time.UnixMilli(0)
@@ -35,8 +35,8 @@ type Snapshot struct {
 	Expires time.Time
 }
 
-// Pin keeps the store as it is readable for a time, 1 ms to a day; 0 is a minute. It is a commit, and
-// creates a missing actor if the type has OpenKV. An actor has up to 100 pins.
+// Pin keeps the store as it is readable for a time, 1 ms to a day; 0 is a minute. It is a commit,
+// and creates a missing actor if the type has OpenKV. An actor has up to 100 pins.
 func (s Store) Pin(ctx context.Context, ttl time.Duration) (Snapshot, error) {
 	out, err := site.Ask(ctx, &s.site, method.KVPin, &hostkv.PinInput{TTLMS: site.Millis(ttl)})
 	if err != nil {
@@ -62,8 +62,8 @@ type Version struct {
 	Expires time.Time
 }
 
-// History ranges over the versions of an entry that are kept, from the newest to the oldest. An error
-// ends the loop.
+// History ranges over the versions of an entry that are kept, from the newest to the oldest. An
+// error ends the loop.
 func (l line) History(ctx context.Context, key Key) iter.Seq2[Version, error] {
 	return func(yield func(Version, error) bool) {
 		for in := (hostkv.HistoryInput{Branch: l.of.moment.Branch, Key: key}); ; {

@@ -13,9 +13,10 @@ import (
 // A Policy is what holds for the entries of a scope. Their keys begin with the parts of a prefix.
 // Scopes nest, and an entry counts in each scope around it. The zero value only counts.
 type Policy struct {
-	// MaxKeys and MaxBytes bound the entries, and the bytes of their keys and values; 0 is no bound.
-	// The error code of a change that passes them is QuotaExceeded. Entries that have expired do not
-	// count. A bound that is lower than what is there removes nothing, and lets nothing grow.
+	// MaxKeys and MaxBytes bound the entries, and the bytes of their keys and values; 0 is no
+	// bound. The error code of a change that passes them is QuotaExceeded. Entries that have
+	// expired do not count. A bound that is lower than what is there removes nothing, and lets
+	// nothing grow.
 	MaxKeys, MaxBytes int64
 	// MaxGroups bounds the groups. A group is the entries with the same part behind the prefix, and
 	// more parts after it.
@@ -26,14 +27,14 @@ type Policy struct {
 	// is for ever.
 	DefaultTTL time.Duration
 	// KeepVersions is how many versions of an entry are kept besides the last, up to 100, and
-	// KeepFor for how long from when the next one replaced it. 0 is no bound if the other is one. If
-	// both are 0, none are kept. See [Store.At] and [Store.History].
+	// KeepFor for how long from when the next one replaced it. 0 is no bound if the other is one.
+	// If both are 0, none are kept. See [Store.At] and [Store.History].
 	KeepVersions int64
 	KeepFor      time.Duration
 	// Log keeps the changes of entries for [Store.Feed], in one log of the actor. It keeps up to
-	// LogEvents changes, 0 is 100,000, of up to LogBytes, 0 is 64 MiB, for up to LogFor, 0 is without
-	// end. Of several scopes the most generous bounds hold. When no scope has Log any longer, the
-	// changes go.
+	// LogEvents changes, 0 is 100,000, of up to LogBytes, 0 is 64 MiB, for up to LogFor, 0 is
+	// without end. Of several scopes the most generous bounds hold. When no scope has Log any
+	// longer, the changes go.
 	Log                 bool
 	LogEvents, LogBytes int64
 	LogFor              time.Duration
@@ -62,7 +63,8 @@ func (s Store) SetScope(ctx context.Context, prefix Key, p Policy) (Scope, error
 	return s.setScope(ctx, prefix, p, false)
 }
 
-// ExtendScope is SetScope for the fields of the policy that are not zero. The others stay as they are.
+// ExtendScope is SetScope for the fields of the policy that are not zero. The others stay as they
+// are.
 func (s Store) ExtendScope(ctx context.Context, prefix Key, p Policy) (Scope, error) {
 	return s.setScope(ctx, prefix, p, true)
 }
@@ -96,8 +98,8 @@ func (s Store) RemoveScope(ctx context.Context, prefix Key, entries bool) (remov
 	return out.Removed, out.Deleted, err
 }
 
-// Scopes ranges over the scopes whose prefixes begin with the parts of one, in their order. An error
-// ends the loop.
+// Scopes ranges over the scopes whose prefixes begin with the parts of one, in their order. An
+// error ends the loop.
 func (s Store) Scopes(ctx context.Context, prefix Key) iter.Seq2[Scope, error] {
 	return func(yield func(Scope, error) bool) {
 		for in := (hostkv.ScopesInput{Prefix: prefix}); ; {
@@ -126,8 +128,8 @@ type Group struct {
 	Keys, Bytes int64
 }
 
-// Groups ranges over the groups of a scope, in the order of their parts. An error ends the loop; its
-// code is NotFound if there is no such scope, and FailedPrecondition if it does not count them.
+// Groups ranges over the groups of a scope, in the order of their parts. An error ends the loop;
+// its code is NotFound if there is no such scope, and FailedPrecondition if it does not count them.
 func (s Store) Groups(ctx context.Context, prefix Key) iter.Seq2[Group, error] {
 	if prefix == nil {
 		prefix = Key{}

@@ -10,7 +10,8 @@ import (
 	"github.com/cairn-run/cairn/actor/kv"
 )
 
-// To extend a policy leaves what others have set since it was read, and writes nothing if it has everything already.
+// To extend a policy leaves what others have set since it was read, and writes nothing if it has
+// everything already.
 func TestAPolicyIsExtendedInOneCommit(t *testing.T) {
 	inStore(t, func(t *testing.T, store kv.Store) {
 		ctx, key := t.Context(), kv.Key{"k"}

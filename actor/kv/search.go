@@ -20,14 +20,14 @@ type Field struct {
 
 // An IndexConfig defines a search index.
 type IndexConfig struct {
-	// Prefix is what the keys of the entries begin with; nil is of the whole store. There is one index
-	// per prefix, and an entry may be in several.
+	// Prefix is what the keys of the entries begin with; nil is of the whole store. There is one
+	// index per prefix, and an entry may be in several.
 	Prefix Key
 	// Fields are up to 16.
 	Fields []Field
-	// Tokenizer says what words are: "unicode61" (letters and digits, whatever their case and accents),
-	// "porter" (the same, and English words by their stem), "ascii", or "trigram" (any three characters,
-	// for parts of words). "" is unicode61.
+	// Tokenizer says what words are: "unicode61" (letters and digits, whatever their case and
+	// accents), "porter" (the same, and English words by their stem), "ascii", or "trigram" (any
+	// three characters, for parts of words). "" is unicode61.
 	Tokenizer string
 }
 
@@ -41,10 +41,10 @@ type Index struct {
 	Created   time.Time
 }
 
-// SetIndex makes a search index, or replaces the one of the prefix. The same definition again changes
-// nothing. It creates a missing actor. Entries that are there are added in the background, a few
-// hundred in one turn; later changes of entries change the index in the same commit. An actor has up
-// to 16 indexes, which are in its SQLite database.
+// SetIndex makes a search index, or replaces the one of the prefix. The same definition again
+// changes nothing. It creates a missing actor. Entries that are there are added in the background,
+// a few hundred in one turn; later changes of entries change the index in the same commit. An actor
+// has up to 16 indexes, which are in its SQLite database.
 func (s Store) SetIndex(ctx context.Context, c IndexConfig) (Index, error) {
 	in := hostkv.SetIndexInput{Prefix: c.Prefix, Tokenizer: c.Tokenizer}
 	if in.Prefix == nil {
@@ -101,8 +101,8 @@ type SearchConfig struct {
 	Query string
 	// Where is a filter in JSON, which the entries must meet besides; nil is none.
 	Where []byte
-	// Limit bounds the entries, 1 to 1,000; 0 is 20. Cursor continues after an earlier answer for the
-	// same index, query and filter.
+	// Limit bounds the entries, 1 to 1,000; 0 is 20. Cursor continues after an earlier answer for
+	// the same index, query and filter.
 	Limit  int
 	Cursor string
 	// Snippet asks for up to so many words of each entry, 1 to 64; 0 is none.
@@ -112,7 +112,8 @@ type SearchConfig struct {
 // A SearchPage is a part of the entries that match, the best first.
 type SearchPage struct {
 	Hits []Hit
-	// Cursor continues the search; "" is the end. A page of a filter can be empty and have a cursor.
+	// Cursor continues the search; "" is the end. A page of a filter can be empty and have a
+	// cursor.
 	Cursor string
 	// Partial: the index is being built, so entries may be missing.
 	Partial bool
@@ -134,8 +135,8 @@ type SnippetPart struct {
 	Match bool
 }
 
-// Search returns the entries of an index that match a query. The error code is NotFound if there is no
-// index with the prefix, and InvalidArgument if the query is malformed or has no word.
+// Search returns the entries of an index that match a query. The error code is NotFound if there is
+// no index with the prefix, and InvalidArgument if the query is malformed or has no word.
 func (s Store) Search(ctx context.Context, c SearchConfig) (SearchPage, error) {
 	in := hostkv.SearchInput{Prefix: c.Prefix, Query: c.Query, Limit: c.Limit, Cursor: c.Cursor, Snippet: c.Snippet}
 	if in.Prefix == nil {

@@ -15,10 +15,12 @@ type Store struct {
 	line
 }
 
-// A line is what a store and its branches can do beside reading. It is not a Reader, which go doc would hide.
+// A line is what a store and its branches can do beside reading. It is not a Reader, which go doc
+// would hide.
 type line struct{ of Reader }
 
-// A Reader reads the key-value store of one actor: as it is, or as it was ([Store.At], [Store.Pin]).
+// A Reader reads the key-value store of one actor: as it is, or as it was ([Store.At],
+// [Store.Pin]).
 type Reader struct {
 	site   site.Site
 	moment hostkv.Moment
@@ -58,8 +60,8 @@ func (r Reader) GetMany(ctx context.Context, keys ...Key) ([]*Entry, error) {
 	return entries, nil
 }
 
-// Count counts the entries of a selection. It reads one row if the prefix is that of a scope, and else
-// their keys, with several requests if there are many.
+// Count counts the entries of a selection. It reads one row if the prefix is that of a scope, and
+// else their keys, with several requests if there are many.
 func (r Reader) Count(ctx context.Context, of Selection) (n int64, err error) {
 	for in := (hostkv.CountInput{Moment: r.moment, Selection: of}); ; {
 		out, err := site.Ask(ctx, &r.site, method.KVCount, &in)
@@ -81,8 +83,8 @@ type SampleConfig struct {
 	KeysOnly bool
 }
 
-// Sample returns entries of a selection, each chosen with the same chance, in the order of their keys, and
-// of how many they were chosen. It reads up to 1,000,000 keys, for up to a second.
+// Sample returns entries of a selection, each chosen with the same chance, in the order of their
+// keys, and of how many they were chosen. It reads up to 1,000,000 keys, for up to a second.
 func (r Reader) Sample(ctx context.Context, c SampleConfig) ([]Entry, int64, error) {
 	in := hostkv.SampleInput{Moment: r.moment, Selection: c.Selection, N: c.N, Seed: c.Seed, KeysOnly: c.KeysOnly}
 	out, err := site.Ask(ctx, &r.site, method.KVSample, &in)
@@ -115,13 +117,14 @@ type ListConfig struct {
 	Digest bool
 }
 
-// A Page is a part of a listing. Cursor continues it; "" is the end. A page of a filter can be empty
-// and have a cursor.
+// A Page is a part of a listing. Cursor continues it; "" is the end. A page of a filter can be
+// empty and have a cursor.
 type Page struct {
 	Entries []Entry
 	Cursor  string
-	// Digest stands for the part of the selection that the page covers, for [Unchanged]: from where the
-	// page before ended up to its last entry, or the end. Entries that do not meet the filter count too.
+	// Digest stands for the part of the selection that the page covers, for [Unchanged]: from where
+	// the page before ended up to its last entry, or the end. Entries that do not meet the filter
+	// count too.
 	Digest string
 }
 
@@ -144,8 +147,9 @@ func (r Reader) List(ctx context.Context, c ListConfig) (Page, error) {
 	return page, nil
 }
 
-// All ranges over the entries in the order of their keys. It reads page by page, so entries that are
-// written meanwhile are seen or not, and no other is skipped or repeated. An error ends the loop.
+// All ranges over the entries in the order of their keys. It reads page by page, so entries that
+// are written meanwhile are seen or not, and no other is skipped or repeated. An error ends the
+// loop.
 func (r Reader) All(ctx context.Context, c ListConfig) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		for c := c; ; {

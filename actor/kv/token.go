@@ -14,13 +14,14 @@ import (
 type Rights struct {
 	// Read allows to read, count and search entries.
 	Read bool
-	// Write allows to put and delete entries. Without Read a commit has no checks, no filters and no
-	// operations whose result depends on what is there, and its result does not say what was there.
+	// Write allows to put and delete entries. Without Read a commit has no checks, no filters and
+	// no operations whose result depends on what is there, and its result does not say what was
+	// there.
 	Write bool
 	// Watch allows to follow changes. It needs Read.
 	Watch bool
-	// Inspect allows to look at all of the actor, as operators do. It needs Read, and takes no prefix.
-	// A new token with it ends the one before.
+	// Inspect allows to look at all of the actor, as operators do. It needs Read, and takes no
+	// prefix. A new token with it ends the one before.
 	Inspect bool
 }
 

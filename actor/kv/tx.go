@@ -22,9 +22,10 @@ import (
 //     mutation of it is an error, because its value is known after the commit. So is a filter over
 //     entries that the transaction has put. An entry whose key has a placeholder is not seen.
 //  2. Each read is a request. What was read may change before the commit, which then is a
-//     [ConflictError]: entries that were read and ranges that were listed, new entries in them included.
-//  3. Nothing is written before the commit, and nothing is kept on the node: a Tx that is left alone
-//     costs nothing.
+//     [ConflictError]: entries that were read and ranges that were listed, new entries in them
+//     included.
+//  3. Nothing is written before the commit, and nothing is kept on the node: a Tx that is left
+//     alone costs nothing.
 //
 // A Tx is not safe for concurrent use.
 type Tx struct {
@@ -71,8 +72,8 @@ func (s span) has(key string) bool { return key >= s.start && (s.end == "" || ke
 // maxIdle is how long a transaction of Begin may rest between two calls.
 const maxIdle = 30 * time.Second
 
-// ErrEnded is matched by the error of a transaction that was committed or rolled back, or rested for
-// more than 30 s between two calls. Its code is FailedPrecondition.
+// ErrEnded is matched by the error of a transaction that was committed or rolled back, or rested
+// for more than 30 s between two calls. Its code is FailedPrecondition.
 var ErrEnded = errors.New("the transaction has ended")
 
 // A ConflictError says that a transaction could not be committed, because what it read has changed.
@@ -111,8 +112,8 @@ const (
 )
 
 // Update calls f and commits its transaction. If that conflicts with another commit, it does both
-// again after a random pause, up to 8 times in all, and then returns the [ConflictError]. An error of
-// f ends the transaction, and Update returns it. f must not end the transaction itself.
+// again after a random pause, up to 8 times in all, and then returns the [ConflictError]. An error
+// of f ends the transaction, and Update returns it. f must not end the transaction itself.
 func (l line) Update(ctx context.Context, f func(tx *Tx) error) (Result, error) {
 	for try := 0; ; try++ {
 		tx := Tx{store: l}
@@ -141,8 +142,8 @@ func pause(ctx context.Context, try int) bool {
 	}
 }
 
-// Begin begins a transaction, which the caller ends with [Tx.Commit] or [Tx.Rollback]. It has one try,
-// and ends by itself if it rests for more than 30 s between two calls.
+// Begin begins a transaction, which the caller ends with [Tx.Commit] or [Tx.Rollback]. It has one
+// try, and ends by itself if it rests for more than 30 s between two calls.
 func (l line) Begin() *Tx { return &Tx{store: l, idle: maxIdle, used: time.Now()} }
 
 // Rollback ends the transaction without doing anything. It may be called after Commit.
@@ -302,8 +303,8 @@ func ownCopies(entries []*Entry) []*Entry {
 	return entries
 }
 
-// All is [Store.All] in the transaction. Its config must have no cursor. Mutations that the loop adds are
-// seen by the next one.
+// All is [Store.All] in the transaction. Its config must have no cursor. Mutations that the loop
+// adds are seen by the next one.
 func (tx *Tx) All(ctx context.Context, c ListConfig) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		c := c // each loop begins at the start
@@ -369,7 +370,8 @@ func (p *put) before(key string, reverse bool) bool {
 	return p.key < key
 }
 
-// ownIn returns the entries of a listing that the transaction has put, in the order of the listing, and all that it did there.
+// ownIn returns the entries of a listing that the transaction has put, in the order of the listing,
+// and all that it did there.
 func (tx *Tx) ownIn(c *ListConfig) (own []put, begun changes, err error) {
 	if c.Cursor != "" {
 		return nil, begun, host.Errorf(host.InvalidArgument, "a listing in a transaction has no cursor").With("field", "cursor")
@@ -406,9 +408,9 @@ func (tx *Tx) ownIn(c *ListConfig) (own []put, begun changes, err error) {
 	return own, begun, nil
 }
 
-// Commit does the mutations if nothing that the transaction has read has changed; otherwise it returns a
-// [ConflictError]. It ends the transaction in any case. The results are in the order of [Tx.Do]. A
-// transaction that has read with one request, and changes nothing, commits nothing.
+// Commit does the mutations if nothing that the transaction has read has changed; otherwise it
+// returns a [ConflictError]. It ends the transaction in any case. The results are in the order of
+// [Tx.Do]. A transaction that has read with one request, and changes nothing, commits nothing.
 func (tx *Tx) Commit(ctx context.Context) (Result, error) {
 	if err := tx.use(); err != nil {
 		return Result{}, err

@@ -12,13 +12,13 @@ import (
 type Key = hostkv.Key
 
 // A Placeholder stands for a string that a commit makes. It is a part of keys of mutations, and its
-// text, that of String, is a value in documents of mutations with [Mutation.Resolve]. [Result.Resolved]
-// has the string.
+// text, that of String, is a value in documents of mutations with [Mutation.Resolve].
+// [Result.Resolved] has the string.
 type Placeholder = hostkv.Placeholder
 
-// UUIDv7 returns the placeholder of a UUID of version 7, which is greater than all that commits of the
-// actor have made before. A commit makes one for each name, 1 to 64 letters, digits, "-" and "_"; "" is
-// a name too.
+// UUIDv7 returns the placeholder of a UUID of version 7, which is greater than all that commits of
+// the actor have made before. A commit makes one for each name, 1 to 64 letters, digits, "-" and
+// "_"; "" is a name too.
 func UUIDv7(name string) Placeholder {
 	if name == "" {
 		return hostkv.UUIDv7
@@ -26,8 +26,8 @@ func UUIDv7(name string) Placeholder {
 	return hostkv.UUIDv7 + ":" + Placeholder(name)
 }
 
-// Versionstamp returns the placeholder of the commit's version as a string that is ordered as versions
-// are: 16 hexadecimal digits, and 0000.
+// Versionstamp returns the placeholder of the commit's version as a string that is ordered as
+// versions are: 16 hexadecimal digits, and 0000.
 func Versionstamp() Placeholder { return hostkv.Versionstamp }
 
 // A Selection selects entries by their keys. The zero value selects all.

@@ -17,8 +17,8 @@ type WatchConfig struct {
 	// Prefixes are up to 16 prefixes: the entries whose keys begin with their parts. Key{} is that
 	// of all.
 	Prefixes []Key
-	// Initial makes the first changes what is there, with a Change without an entry for each of Keys
-	// that has none.
+	// Initial makes the first changes what is there, with a Change without an entry for each of
+	// Keys that has none.
 	Initial bool
 }
 
@@ -30,8 +30,8 @@ type Changes struct {
 	// there is no actor.
 	Version uint64
 	Life    string
-	// More: there was not room for all, and the rest follows at once, of this commit or a later one.
-	// After the first Changes without More all that was told is of one commit.
+	// More: there was not room for all, and the rest follows at once, of this commit or a later
+	// one. After the first Changes without More all that was told is of one commit.
 	More bool
 }
 
@@ -49,8 +49,8 @@ type Change struct {
 //
 // Watch continues after temporary errors, such as a restart of the node, for as long as ctx lasts.
 // Any error is an [*host.Error] and ends the loop: Destroyed when the actor is destroyed, TooLarge
-// if there are more than 100,000 entries to watch or their keys have more than 16 MiB, Overloaded if
-// all watchers of the node remember too much, Canceled or DeadlineExceeded when ctx ends,
+// if there are more than 100,000 entries to watch or their keys have more than 16 MiB, Overloaded
+// if all watchers of the node remember too much, Canceled or DeadlineExceeded when ctx ends,
 // FailedPrecondition inside a turn or a query.
 func (s Store) Watch(ctx context.Context, c WatchConfig) iter.Seq2[Changes, error] {
 	return func(yield func(Changes, error) bool) {

@@ -66,7 +66,8 @@ async function again(ws) {
 }
 </script>`
 
-// TestConnectionsFromAPageInABrowser runs the page in Chromium, from an origin that the node allows.
+// TestConnectionsFromAPageInABrowser runs the page in Chromium, from an origin that the node
+// allows.
 func TestConnectionsFromAPageInABrowser(t *testing.T) {
 	result := make(chan string, 1)
 	var rt *runtime.Runtime

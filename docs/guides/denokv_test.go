@@ -44,7 +44,8 @@ var denoKV = filepath.Join("testdata", "denokv")
 // A denoKVClient runs a program of the guide.
 type denoKVClient func(program string, args ...string) string
 
-// denoKVNode starts a node, and copies the programs beside their packages. The examples name its port.
+// denoKVNode starts a node, and copies the programs beside their packages. The examples name its
+// port.
 func denoKVNode(t *testing.T, npm ...string) (rt *runtime.Runtime, dir string) {
 	t.Helper()
 	rt, err := runtime.Open(t.Context(), runtime.Options{

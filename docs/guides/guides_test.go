@@ -43,8 +43,8 @@ func wantInCode(t *testing.T, page string, snippets []string, files ...string) {
 	}
 }
 
-// TestSnippetsOfOtherPagesStandInCode holds the snippets of the pages beside the guides to code that is compiled: that of
-// the examples and of the tests here.
+// TestSnippetsOfOtherPagesStandInCode holds the snippets of the pages beside the guides to code
+// that is compiled: that of the examples and of the tests here.
 func TestSnippetsOfOtherPagesStandInCode(t *testing.T) {
 	var files, pages []string
 	err := filepath.WalkDir("..", func(file string, d fs.DirEntry, err error) error {

@@ -23,7 +23,8 @@ func bookFlight(flight string) (string, error) { return "", errors.New("no netwo
 func cancelFlight(booking string) error        { return errors.New("no network in tests") }
 func bookHotel(nights int) error               { return errors.New("no network in tests") }
 
-// BookTrip waits for an approval, books the flight, and then the hotel. If there is no hotel, the flight is cancelled.
+// BookTrip waits for an approval, books the flight, and then the hotel. If there is no hotel, the
+// flight is cancelled.
 var BookTrip = workflow.NewFunction("book-trip", func(ctx workflow.Context, trip Trip) (string, error) {
 	m, err := workflow.Receive(ctx, "approval", Approvals, workflow.Within(7*24*time.Hour))
 	if errors.Is(err, workflow.ErrTimeout) {

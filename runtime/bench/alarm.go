@@ -19,7 +19,8 @@ import (
 // A clock has alarms, armed by calls.
 type clock struct{}
 
-// A wakeUp asks for the alarm of an instance at a time: Unix milliseconds, which are the alarm's payload too.
+// A wakeUp asks for the alarm of an instance at a time: Unix milliseconds, which are the alarm's
+// payload too.
 type wakeUp struct {
 	Instance string
 	Due      int64
@@ -43,17 +44,20 @@ func clockDefinition(rang func(lag time.Duration)) []actor.Definition {
 		}))}
 }
 
-// How many alarms are armed, of how many actors, and how many of them fall due in one second: one of each actor's.
+// How many alarms are armed, of how many actors, and how many of them fall due in one second: one
+// of each actor's.
 const (
 	pendingAlarms = 100_000
 	dueAlarms     = 10_000
 )
 
-// alarmFigures are how many alarms a second are armed, and how late in seconds those are that fall due.
+// alarmFigures are how many alarms a second are armed, and how late in seconds those are that fall
+// due.
 type alarmFigures struct{ armed, p50, p99, max float64 }
 
-// alarms measures a node that arms n alarms, one a call by 64 callers, of which due fall due in one second, evenly, while
-// the others go on waiting. The lag is from the time of an alarm to the begin of its handler.
+// alarms measures a node that arms n alarms, one a call by 64 callers, of which due fall due in one
+// second, evenly, while the others go on waiting. The lag is from the time of an alarm to the begin
+// of its handler.
 func (b *bench) alarms(n, due int) alarmFigures {
 	return once(b, "alarms", func() (v alarmFigures) {
 		var mu sync.Mutex
@@ -117,8 +121,8 @@ func arm(refs []actor.Ref[clock], n int, due func(i int) time.Time) {
 // loggedAlarms is how many alarms a real run arms for its rows: as many as surely fit into one log.
 const loggedAlarms = 20_000
 
-// armsLogged returns the commits of n calls that armed an alarm each, of as many actors as the measurement has. They are made
-// where around calls arm.
+// armsLogged returns the commits of n calls that armed an alarm each, of as many actors as the
+// measurement has. They are made where around calls arm.
 func (b *bench) armsLogged(n int, around func(rt *runtime.Runtime, arm func())) []commit {
 	var armed []commit
 	for _, c := range b.logged(runtime.Options{Actors: clockDefinition(func(time.Duration) {})}, func(rt *runtime.Runtime) {
@@ -135,7 +139,8 @@ func (b *bench) armsLogged(n int, around func(rt *runtime.Runtime, arm func())) 
 	return armed
 }
 
-// rawArms commits the rows of n alarms, each in a synced commit, from 64 goroutines, and returns alarms a second.
+// rawArms commits the rows of n alarms, each in a synced commit, from 64 goroutines, and returns
+// alarms a second.
 func (b *bench) rawArms(n int) (v float64) {
 	commits := b.armsLogged(min(n, loggedAlarms), func(_ *runtime.Runtime, arm func()) { arm() })
 	b.pebbleDB(func(db *pebble.DB) {

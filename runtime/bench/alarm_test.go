@@ -8,9 +8,9 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// TestTwinWritesWhatAnAlarmWrites compares the twin's batches with what arming an alarm adds to the store's commits.
-// TestTwinWritesWhatAnAlarmWrites compares the twin's batches with the commits of the same run, since a commit moves its actor in
-// the list of actors only in another minute.
+// TestTwinWritesWhatAnAlarmWrites compares the twin's batches with what arming an alarm adds to the
+// store's commits. TestTwinWritesWhatAnAlarmWrites compares the twin's batches with the commits of
+// the same run, since a commit moves its actor in the list of actors only in another minute.
 func TestTwinWritesWhatAnAlarmWrites(t *testing.T) {
 	const n = 200
 	b := &bench{dir: t.TempDir(), untraced: true} // spans are written with a commit, as it happens

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// The measurements as Go benchmarks, one run each, for profiles: go test -bench HTTP -benchtime 1x -cpuprofile cpu.out
+// The measurements as Go benchmarks, one run each, for profiles: go test -bench HTTP -benchtime 1x
+// -cpuprofile cpu.out
 func BenchmarkMeasurements(b *testing.B) {
 	for _, r := range rows() {
 		b.Run(r.name, func(b *testing.B) {

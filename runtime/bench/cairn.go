@@ -42,8 +42,8 @@ func definition() actor.Definition {
 	return actor.Define(meters, actor.Spec[meter]{}, actor.On(record, (*meter).record), actor.OnQuery(read, meter.read))
 }
 
-// node runs f with a node on a fresh directory, that of the options if they name one, which is then kept. It hosts the
-// actors of the options, or the meter.
+// node runs f with a node on a fresh directory, that of the options if they name one, which is then
+// kept. It hosts the actors of the options, or the meter.
 func (b *bench) node(o runtime.Options, f func(*runtime.Runtime)) {
 	if o.Dir == "" {
 		dir, err := os.MkdirTemp(b.dir, "node-")
@@ -64,13 +64,14 @@ func (b *bench) node(o runtime.Options, f func(*runtime.Runtime)) {
 	check(rt.Close())
 }
 
-// load runs op from n goroutines, by each at least once, for the bench's time and returns operations per second. op is told which goroutine runs
-// it and how often it did.
+// load runs op from n goroutines, by each at least once, for the bench's time and returns
+// operations per second. op is told which goroutine runs it and how often it did.
 func (b *bench) load(n int, op func(worker, i int)) float64 {
 	return b.loadUntil(n, op, func() {})
 }
 
-// loadUntil is load with something to wait for after the last operation, which counts as part of the time.
+// loadUntil is load with something to wait for after the last operation, which counts as part of
+// the time.
 func (b *bench) loadUntil(n int, op func(worker, i int), last func()) float64 {
 	var done atomic.Int64
 	var stop atomic.Bool
@@ -97,7 +98,8 @@ func (b *bench) loadUntil(n int, op func(worker, i int), last func()) float64 {
 // p50 returns the median time of op in seconds.
 func (b *bench) p50(op func(i int)) float64 { return b.p50Before(op, nil) }
 
-// p50Before is p50 with something to do after each op, unless after is nil. Its time does not count.
+// p50Before is p50 with something to do after each op, unless after is nil. Its time does not
+// count.
 func (b *bench) p50Before(op func(i int), after func()) float64 {
 	var times []float64
 	spent := usage.Processor()
@@ -227,8 +229,9 @@ func gauge(rt *runtime.Runtime, name string) float64 {
 	return 0
 }
 
-// memoryOf returns the bytes of heap and stacks per actor, of 20,000 that were called once, when they are awake and idle
-// or, after that, asleep. The store's memory, which without cgo is in Go's heap, is small, so that it does not count.
+// memoryOf returns the bytes of heap and stacks per actor, of 20,000 that were called once, when
+// they are awake and idle or, after that, asleep. The store's memory, which without cgo is in Go's
+// heap, is small, so that it does not count.
 func (b *bench) memoryOf(asleep bool) (v float64) {
 	const n = 20_000
 	b.node(runtime.Options{IdleTimeout: 5 * time.Second, MemTableBytes: 256 << 10, CacheBytes: 1 << 20}, func(rt *runtime.Runtime) {

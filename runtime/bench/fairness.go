@@ -17,14 +17,16 @@ const (
 	calmPause  = 20 * time.Millisecond
 )
 
-// calmOneCore is calmP99 on one processor and without waiting for the disk, which leaves what the scheduling of actors does.
+// calmOneCore is calmP99 on one processor and without waiting for the disk, which leaves what the
+// scheduling of actors does.
 func (b *bench) calmOneCore(flood int) float64 {
 	defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(1))
 	return b.calmP99(flood, runtime.Options{NoSync: true})
 }
 
-// calmP99 returns the 99th percentile of the time of calls to 100 actors, each called every 20 milliseconds by a caller of
-// its own, while so many callers flood one more actor with the same call.
+// calmP99 returns the 99th percentile of the time of calls to 100 actors, each called every 20
+// milliseconds by a caller of its own, while so many callers flood one more actor with the same
+// call.
 func (b *bench) calmP99(flood int, o runtime.Options) (v float64) {
 	b.node(o, func(rt *runtime.Runtime) {
 		ctx := context.Background()

@@ -45,8 +45,8 @@ const (
 	stageHello = `{"connect":{"events":["said"]}}`
 )
 
-// fanFigures are what an audience gets of one actor's events: messages a second in all, and the 99th percentile
-// of the time in seconds from Emit to receipt.
+// fanFigures are what an audience gets of one actor's events: messages a second in all, and the
+// 99th percentile of the time in seconds from Emit to receipt.
 type fanFigures struct{ rate, p99 float64 }
 
 const audienceSize = 1000
@@ -86,8 +86,8 @@ type audience struct {
 	left      atomic.Bool
 }
 
-// window is how many messages are on their way at once while the rate is measured, so that no listener falls behind so far
-// that a server cuts it off.
+// window is how many messages are on their way at once while the rate is measured, so that no
+// listener falls behind so far that a server cuts it off.
 const window = 16
 
 func newAudience() *audience {
@@ -142,8 +142,8 @@ func (a *audience) await(n int) {
 	}
 }
 
-// measure has messages said: for half of the time one after the other, each when the one before was heard by all, which
-// gives the times; then as fast as they are heard.
+// measure has messages said: for half of the time one after the other, each when the one before was
+// heard by all, which gives the times; then as fast as they are heard.
 func (a *audience) measure(b *bench, say func(n int)) (v fanFigures) {
 	n, d := 0, b.time
 	a.timed.Store(true)

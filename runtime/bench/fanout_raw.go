@@ -88,8 +88,8 @@ func lineData(n int) []byte {
 	return data
 }
 
-// socketMessage and eventMessage are what a node sends of the event of line n: over a WebSocket, and as an event. The lines
-// come after the commits that created the actor and let its audience in.
+// socketMessage and eventMessage are what a node sends of the event of line n: over a WebSocket,
+// and as an event. The lines come after the commits that created the actor and let its audience in.
 func socketMessage(n, audience int) []byte {
 	return fmt.Appendf(nil, `{"event":"said","sequence":%d,"version":%d,"time":"%s","data":%s}`,
 		n+1, n+audience+2, lineTime(), lineData(n))

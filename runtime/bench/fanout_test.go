@@ -45,7 +45,8 @@ func TestTwinSendsTheBytesOfANode(t *testing.T) {
 	}
 }
 
-// TestEveryMessageIsHeardByAll runs the measurements for a moment; they end the program if a listener misses one.
+// TestEveryMessageIsHeardByAll runs the measurements for a moment; they end the program if a
+// listener misses one.
 func TestEveryMessageIsHeardByAll(t *testing.T) {
 	for _, sockets := range []bool{true, false} {
 		b := &bench{dir: t.TempDir(), time: 20 * time.Millisecond}

@@ -11,7 +11,8 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// The actor under test of the rows about finding actors: its turns change a state, and an attribute or none.
+// The actor under test of the rows about finding actors: its turns change a state, and an attribute
+// or none.
 type member struct{ Count int64 }
 
 // A crew is a type of members.

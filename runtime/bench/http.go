@@ -16,8 +16,8 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// A caller is one keep-alive HTTP/1.1 connection that sends prepared requests. It does as little as a client can, so that
-// the servers are what is compared.
+// A caller is one keep-alive HTTP/1.1 connection that sends prepared requests. It does as little as
+// a client can, so that the servers are what is compared.
 type caller struct {
 	conn net.Conn
 	r    *bufio.Reader
@@ -113,7 +113,8 @@ func serve(h http.HandlerFunc, f func(addr string)) {
 	<-done
 }
 
-// handler answers as a call does. It reads the request first, as a handler that needs its input must.
+// handler answers as a call does. It reads the request first, as a handler that needs its input
+// must.
 func handler(do func()) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -128,7 +129,8 @@ func (b *bench) httpEmpty(callers int) (v float64) {
 	return v
 }
 
-// httpRaw is a bare handler that makes one synced commit per call, over as many keys as there are actors.
+// httpRaw is a bare handler that makes one synced commit per call, over as many keys as there are
+// actors.
 func (b *bench) httpRaw(callers, actors int) (v float64) {
 	b.pebbleDB(func(db *pebble.DB) {
 		all := make([]actorRows, actors)

@@ -27,9 +27,9 @@ const (
 	idleActors  = 100
 )
 
-// asHolder in the environment makes the program hold WebSockets: those of a "node", or of a "bare" server. It prints the
-// address that it listens on, and, for each line that comes, how much memory it has in use: heap and stacks, and all that
-// is resident.
+// asHolder in the environment makes the program hold WebSockets: those of a "node", or of a "bare"
+// server. It prints the address that it listens on, and, for each line that comes, how much memory
+// it has in use: heap and stacks, and all that is resident.
 const asHolder = "CAIRN_BENCH_HOLD"
 
 // footprint is the memory of a process, or what a connection takes of it, in bytes.
@@ -93,7 +93,8 @@ func resident() int {
 	return pages * os.Getpagesize()
 }
 
-// idle returns what one of n idle WebSockets takes of the memory of another process that holds them.
+// idle returns what one of n idle WebSockets takes of the memory of another process that holds
+// them.
 func (b *bench) idle(what string, n int) footprint {
 	return once(b, "idle "+what, func() footprint {
 		holder := exec.Command(os.Args[0])
@@ -148,8 +149,8 @@ func leave(open []*listener) {
 	}
 }
 
-// affordable returns how many of n files or sockets a process may have open beside a few hundred others, and says so if it
-// is less.
+// affordable returns how many of n files or sockets a process may have open beside a few hundred
+// others, and says so if it is less.
 func affordable(n int) int {
 	var limit syscall.Rlimit
 	check(syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))

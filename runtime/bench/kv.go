@@ -196,7 +196,8 @@ func fillWith(put *actor.Action[shelf, filling, actor.None], ref actor.Ref[shelf
 	}
 }
 
-// shelfAtRest runs f with an actor whose entries lie in tables, as what was written some time ago does.
+// shelfAtRest runs f with an actor whose entries lie in tables, as what was written some time ago
+// does.
 func (b *bench) shelfAtRest(entries int, put *actor.Action[shelf, filling, actor.None], f func(actor.Ref[shelf])) {
 	dir, err := os.MkdirTemp(b.dir, "node-")
 	check(err)
@@ -341,8 +342,9 @@ func (b *bench) shelfForks(entries int) (v float64) {
 	return v
 }
 
-// expiring returns the longest wait of a call, from 30 seconds after 1,000,000 entries were begun to be written. They expire
-// then, or much later. The calls end when all are gone, and at the earliest after 20 seconds.
+// expiring returns the longest wait of a call, from 30 seconds after 1,000,000 entries were begun
+// to be written. They expire then, or much later. The calls end when all are gone, and at the
+// earliest after 20 seconds.
 func (b *bench) expiring(ttl time.Duration) (longest float64) {
 	const entries, settle = 1_000_000, 30 * time.Second
 	b.shelf(1, 0, func(ref actor.Ref[shelf]) {
@@ -369,7 +371,8 @@ func (b *bench) expiring(ttl time.Duration) (longest float64) {
 	return longest
 }
 
-// idleWatchers returns the processor time of 10 seconds in which nothing happens but that watchers wait.
+// idleWatchers returns the processor time of 10 seconds in which nothing happens but that watchers
+// wait.
 func (b *bench) idleWatchers(watchers int) (spent float64) {
 	b.shelf(watchers, 0, func(ref actor.Ref[shelf]) {
 		ctx, stop := context.WithCancel(context.Background())
@@ -446,7 +449,8 @@ func (b *bench) rawPuts() (v float64) {
 	return v
 }
 
-// filled is how many entries a commit that fills a store has. Pebble keeps one of 100,000 in another structure than its memtable.
+// filled is how many entries a commit that fills a store has. Pebble keeps one of 100,000 in
+// another structure than its memtable.
 const filled = 10_000
 
 // rawFilled runs f with a database that has entries in tables.

@@ -22,8 +22,8 @@ const (
 	storeCount   = 1000
 )
 
-// storeRows compare stores inside of a program. Each put is durable, except those of NATS, which syncs its files every two
-// minutes.
+// storeRows compare stores inside of a program. Each put is durable, except those of NATS, which
+// syncs its files every two minutes.
 func storeRows() []row {
 	one := row{name: "KV: puts, 64 callers, one store / bbolt, a commit each", target: "at least 8", ours: (*bench).storePuts, raw: func(b *bench) float64 { return b.boltPuts((*bolt.DB).Update) },
 		more: []twin{{"  beside bbolt, 64 puts a commit (DB.Batch)", func(b *bench) float64 { return b.boltPuts((*bolt.DB).Batch) }}, {"  beside NATS KV in the process", (*bench).natsPuts}, {"  beside a table in " + sameLibrary.name, func(b *bench) float64 { return b.sqlitePuts(sameLibrary, 1) }}}}
@@ -37,7 +37,8 @@ func storeRows() []row {
 
 func storeKey(w, i int) string { return fmt.Sprint("key-", (w+i*storeCallers)%1000) }
 
-// storeText returns a value of 100 bytes, another one for each put: SQLite writes nothing for a row that stays as it is.
+// storeText returns a value of 100 bytes, another one for each put: SQLite writes nothing for a row
+// that stays as it is.
 func storeText(w, i int) string { return fmt.Sprintf("%0100d", w+i*storeCallers) }
 
 func (b *bench) storePuts() (v float64) {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// A listener is a client at the end of a socket. It does as little as a client can: it counts what comes, and answers
-// pings, so that the servers are what is compared.
+// A listener is a client at the end of a socket. It does as little as a client can: it counts what
+// comes, and answers pings, so that the servers are what is compared.
 type listener struct {
 	conn net.Conn
 	r    *bufio.Reader
@@ -20,7 +20,8 @@ type listener struct {
 	count func([]byte) int
 }
 
-// listen opens an event stream, or a WebSocket whose first message is hello, and reads the first message.
+// listen opens an event stream, or a WebSocket whose first message is hello, and reads the first
+// message.
 func listen(addr, path, hello string, sockets bool) *listener {
 	conn, err := net.Dial("tcp", addr)
 	check(err)
@@ -55,7 +56,8 @@ func listen(addr, path, hello string, sockets bool) *listener {
 	return l
 }
 
-// next waits for messages, at most so many bytes of them at once as are there, and returns how many came; at least n.
+// next waits for messages, at most so many bytes of them at once as are there, and returns how many
+// came; at least n.
 func (l *listener) next(n int) (came int, err error) {
 	for came < n {
 		if _, err := l.r.Peek(1); err != nil {

@@ -55,8 +55,8 @@ func (c commit) batch(db *pebble.DB) *pebble.Batch {
 	return batch
 }
 
-// logged runs f with a node and returns the commits that it made, as they stand in the log of its store. So a twin can
-// write the very rows of Cairn. f must write less than a memtable holds.
+// logged runs f with a node and returns the commits that it made, as they stand in the log of its
+// store. So a twin can write the very rows of Cairn. f must write less than a memtable holds.
 func (b *bench) logged(o runtime.Options, f func(*runtime.Runtime)) []commit {
 	dir, err := os.MkdirTemp(b.dir, "logged-")
 	check(err)

@@ -1,9 +1,11 @@
-// Command bench measures a node beside raw Pebble writing the same rows, and beside bare servers and publishers, in one run.
+// Command bench measures a node beside raw Pebble writing the same rows, and beside bare servers
+// and publishers, in one run.
 //
-// Each measurement of Cairn runs in a pair with its twin, in turn, several times over; what counts is the median of the
-// pairs' ratios, because the speed of a shared machine drifts. The twin of a durable action writes exactly what it writes: the
-// root of the actor, which has its head and its state. Those of messages and alarms write the rows that stand in
-// the log of a real run; those of events send the bytes that a node sends.
+// Each measurement of Cairn runs in a pair with its twin, in turn, several times over; what counts
+// is the median of the pairs' ratios, because the speed of a shared machine drifts. The twin of a
+// durable action writes exactly what it writes: the root of the actor, which has its head and its
+// state. Those of messages and alarms write the rows that stand in the log of a real run; those of
+// events send the bytes that a node sends.
 package main
 
 import (
@@ -46,7 +48,8 @@ type twin struct {
 type bench struct {
 	dir  string
 	time time.Duration
-	// cpu is the processor time of an operation that the last measurement noted, in seconds; 0 if it noted none.
+	// cpu is the processor time of an operation that the last measurement noted, in seconds; 0 if
+	// it noted none.
 	cpu float64
 	// round is the number of the pair that is measured, and kept what once has measured in it.
 	round int
@@ -63,7 +66,8 @@ type kept struct {
 	cpu float64
 }
 
-// once returns what f measures, which is done once in a round: rows that look at one measurement from two sides share it.
+// once returns what f measures, which is done once in a round: rows that look at one measurement
+// from two sides share it.
 func once[T any](b *bench, name string, f func() T) T {
 	name = fmt.Sprint(name, "/", b.round, b.untraced)
 	if k, ok := b.kept[name]; ok {
@@ -136,7 +140,8 @@ func main() {
 	}
 }
 
-// profiled measures, and writes a CPU profile of it unless file is empty. The last measurement stays in the file.
+// profiled measures, and writes a CPU profile of it unless file is empty. The last measurement
+// stays in the file.
 func profiled(file string, measure func() figure) figure {
 	if file == "" {
 		return measure()

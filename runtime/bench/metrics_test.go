@@ -15,7 +15,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
-// TestCollectorsDecodeMetrics decodes both forms of OTLP with the decoder of the OpenTelemetry collector.
+// TestCollectorsDecodeMetrics decodes both forms of OTLP with the decoder of the OpenTelemetry
+// collector.
 func TestCollectorsDecodeMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector()) // has a summary

@@ -6,7 +6,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/bench/internal/usage"
 )
 
-// A figure is one measurement with the processor time of an operation in it, in seconds; 0 if none was noted.
+// A figure is one measurement with the processor time of an operation in it, in seconds; 0 if none
+// was noted.
 type figure struct{ v, cpu float64 }
 
 // figure measures, and takes the processor time that the measurement notes.
@@ -16,8 +17,8 @@ func (b *bench) figure(measure func(*bench) float64) figure {
 	return figure{v, b.cpu}
 }
 
-// spend notes the processor time of each of n operations that began when [usage.Processor] returned since. The last note of a
-// measurement counts.
+// spend notes the processor time of each of n operations that began when [usage.Processor] returned
+// since. The last note of a measurement counts.
 func (b *bench) spend(since float64, n int) {
 	if n > 0 {
 		b.cpu = (usage.Processor() - since) / float64(n)

@@ -24,8 +24,8 @@ func TestProcessorTimeIsThatOfTheOperations(t *testing.T) {
 		"p50Before": func(b *bench) float64 { return b.p50Before(func(int) { burn(each) }, func() { burn(2 * each) }) },
 	} {
 		burn(20 * time.Millisecond)
-		// The least of some runs: the rest of the process, such as a collection of garbage, takes time too, and on a slow
-		// machine a run has few operations.
+		// The least of some runs: the rest of the process, such as a collection of garbage, takes
+		// time too, and on a slow machine a run has few operations.
 		least := math.Inf(1)
 		for run := 0; run < 20 && least > each.Seconds()*1.5; run++ {
 			b := &bench{time: 40 * time.Millisecond}

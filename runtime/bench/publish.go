@@ -29,8 +29,8 @@ type post struct {
 	all    chan struct{} // closed when n messages came
 }
 
-// withPost runs f with a server whose subscriber sees each message and waits for n of them. Its connection is dialed like
-// that of the publishers.
+// withPost runs f with a server whose subscriber sees each message and waits for n of them. Its
+// connection is dialed like that of the publishers.
 func withPost(n int, see func(*nats.Msg), f func(*post)) {
 	s, err := localnats.Start(localnats.Options{})
 	check(err)
@@ -54,7 +54,8 @@ func withPost(n int, see func(*nats.Msg), f func(*post)) {
 	f(p)
 }
 
-// rate returns messages a second from the first to the last, at whose arrival everything is published.
+// rate returns messages a second from the first to the last, at whose arrival everything is
+// published.
 func (p *post) rate(b *bench) float64 {
 	<-p.all
 	took := time.Since(p.first).Seconds()
@@ -62,9 +63,9 @@ func (p *post) rate(b *bench) float64 {
 	return float64(p.n-1) / took
 }
 
-// published returns how many events a second a node publishes that wait in its outbox, from the first that arrives until
-// the last has; the subscriber sees each. The commits that put them there are not measured: the outbox is filled while
-// there is no server.
+// published returns how many events a second a node publishes that wait in its outbox, from the
+// first that arrives until the last has; the subscriber sees each. The commits that put them there
+// are not measured: the outbox is filled while there is no server.
 func (b *bench) published(n int, see func(*nats.Msg)) (v float64) {
 	dir, err := os.MkdirTemp(b.dir, "outbox-")
 	check(err)
@@ -97,7 +98,8 @@ func emitAll(rt *runtime.Runtime, n int) {
 	})
 }
 
-// rawPublished publishes n messages with the subjects, headers and payloads that a node's events have.
+// rawPublished publishes n messages with the subjects, headers and payloads that a node's events
+// have.
 func (b *bench) rawPublished(n int) (v float64) {
 	messages := b.eventMessages(min(n, 1000))
 	withPost(n, func(*nats.Msg) {}, func(p *post) {

@@ -10,7 +10,8 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// A depot handles parcels that are put into its queue, and counts them. Those of the other queue are for workers.
+// A depot handles parcels that are put into its queue, and counts them. Those of the other queue
+// are for workers.
 type depot struct {
 	Handled int64
 }
@@ -39,8 +40,9 @@ func depotDefinition(handled func(n int64)) []actor.Definition {
 		}))}
 }
 
-// queued returns how many messages a second are sent by so many producers, each waiting until its message is durable, and
-// handled by the actor itself. The time ends when the last one is handled and that is durable.
+// queued returns how many messages a second are sent by so many producers, each waiting until its
+// message is durable, and handled by the actor itself. The time ends when the last one is handled
+// and that is durable.
 func (b *bench) queued(producers int) (v float64) {
 	var sent, handled atomic.Int64
 	b.node(runtime.Options{Actors: depotDefinition(func(int64) { handled.Add(1) })}, func(rt *runtime.Runtime) {
@@ -58,7 +60,8 @@ func send(ref actor.Ref[depot], i int) {
 	check(err)
 }
 
-// awaitHandled waits until so many messages are handled and that is durable, and holds the queue to it.
+// awaitHandled waits until so many messages are handled and that is durable, and holds the queue to
+// it.
 func awaitHandled(ref actor.Ref[depot], handled *atomic.Int64, n int64) {
 	for handled.Load() < n {
 		time.Sleep(100 * time.Microsecond)

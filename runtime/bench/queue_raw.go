@@ -13,14 +13,15 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// messageCommits are the two commits of one message that shares neither with others: the one that enqueues it and the one
-// in which it is handled.
+// messageCommits are the two commits of one message that shares neither with others: the one that
+// enqueues it and the one in which it is handled.
 type messageCommits struct{ enqueue, handle commit }
 
 // loggedMessages is how many messages a real run handles for its rows; fewer in tests.
 var loggedMessages = 1000
 
-// messagesLogged returns the commits of messages that were sent one after the other, each when the one before was handled.
+// messagesLogged returns the commits of messages that were sent one after the other, each when the
+// one before was handled.
 func (b *bench) messagesLogged(n int) []messageCommits {
 	return once(b, fmt.Sprint("messages ", n), func() []messageCommits { return b.logMessages(n) })
 }
@@ -50,8 +51,8 @@ func (b *bench) logMessages(n int) []messageCommits {
 	return messages[1:] // the first one created the actor
 }
 
-// rawQueue commits the rows of messages from one goroutine that enqueues and one that handles, which follows it. Each
-// waits until its commit is durable before the next one.
+// rawQueue commits the rows of messages from one goroutine that enqueues and one that handles,
+// which follows it. Each waits until its commit is durable before the next one.
 func (b *bench) rawQueue() (v float64) {
 	messages := b.messagesLogged(loggedMessages)
 	b.pebbleDB(func(db *pebble.DB) {
@@ -65,8 +66,9 @@ func (b *bench) rawQueue() (v float64) {
 	return v
 }
 
-// rawQueuePipelined commits them from one goroutine, with up to depth batches that wait for the log. Of the rows it leaves
-// out those that mark the queue as not empty, which messages that come while others wait do not write.
+// rawQueuePipelined commits them from one goroutine, with up to depth batches that wait for the
+// log. Of the rows it leaves out those that mark the queue as not empty, which messages that come
+// while others wait do not write.
 func (b *bench) rawQueuePipelined(depth int) (v float64) {
 	messages := slices.Clone(b.messagesLogged(loggedMessages))
 	for i := range messages {
@@ -99,7 +101,8 @@ func (b *bench) rawQueuePipelined(depth int) (v float64) {
 	return v
 }
 
-// messageLoad returns how many messages a second are enqueued by one goroutine and handled by another.
+// messageLoad returns how many messages a second are enqueued by one goroutine and handled by
+// another.
 func (b *bench) messageLoad(messages []messageCommits, enqueue, handle func(commit)) float64 {
 	enqueued := make(chan int, 1<<16)
 	var handler sync.WaitGroup

@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// TestTwinWritesWhatAMessageWrites compares the twin's batches with what a message adds to the store's commits in a run
-// of its own.
+// TestTwinWritesWhatAMessageWrites compares the twin's batches with what a message adds to the
+// store's commits in a run of its own.
 func TestTwinWritesWhatAMessageWrites(t *testing.T) {
 	const n = 30
 	b := &bench{dir: t.TempDir(), untraced: true} // spans are written with a commit, as it happens
@@ -58,7 +58,8 @@ func TestTwinWritesWhatAMessageWrites(t *testing.T) {
 	}
 }
 
-// TestEveryMessageIsCounted runs the measurements for a moment; they end the program if messages are missing.
+// TestEveryMessageIsCounted runs the measurements for a moment; they end the program if messages
+// are missing.
 func TestEveryMessageIsCounted(t *testing.T) {
 	b := &bench{dir: t.TempDir(), time: 5 * time.Millisecond}
 	for name, measure := range map[string]func() float64{

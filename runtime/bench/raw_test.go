@@ -10,9 +10,10 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// TestTwinWritesWhatADurableActionWrites compares the bytes of the twin's batch with those that a call adds to the
-// store's commits, so that the ratios compare like with like.
-// markBytes is what a commit of the engine may have beyond its rows: how far the log is synced. A twin need not say that.
+// TestTwinWritesWhatADurableActionWrites compares the bytes of the twin's batch with those that a
+// call adds to the store's commits, so that the ratios compare like with like.
+// markBytes is what a commit of the engine may have beyond its rows: how far the log is synced. A
+// twin need not say that.
 const markBytes = 18
 
 func TestTwinWritesWhatADurableActionWrites(t *testing.T) {

@@ -14,15 +14,16 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// How many messages the queues hold that workers receive from, and how many are received at a time where it is not one.
+// How many messages the queues hold that workers receive from, and how many are received at a time
+// where it is not one.
 const (
 	shortQueue   = 1_000
 	longQueue    = 1_000_000
 	receiveBatch = 100
 )
 
-// receiveTimes are the median times, in seconds, of receiving one message and acknowledging it, and of doing so with a
-// batch of messages in two calls, and the processor time of each.
+// receiveTimes are the median times, in seconds, of receiving one message and acknowledging it, and
+// of doing so with a batch of messages in two calls, and the processor time of each.
 type receiveTimes struct{ one, batch, oneCPU, batchCPU float64 }
 
 // receivedOne returns the median time of receiving and acknowledging one message.
@@ -39,9 +40,10 @@ func (b *bench) receivedBatch(n int) float64 {
 	return v.batch
 }
 
-// received measures a worker at a queue that holds n messages throughout: each that is taken out is replaced before the
-// next measurement. The store is closed and opened after the queue was filled, and has come to rest. Commits do not wait
-// for the disk, whose time is the same for both and would hide what differs.
+// received measures a worker at a queue that holds n messages throughout: each that is taken out is
+// replaced before the next measurement. The store is closed and opened after the queue was filled,
+// and has come to rest. Commits do not wait for the disk, whose time is the same for both and would
+// hide what differs.
 func (b *bench) received(n int) receiveTimes {
 	return once(b, fmt.Sprint("receive ", n), func() (v receiveTimes) {
 		b.filled(n, func(ref actor.Ref[depot], rt *runtime.Runtime) {
@@ -118,8 +120,8 @@ func holds(ref actor.Ref[depot], n int) {
 	}
 }
 
-// filled runs f with a node at rest whose queue for workers holds n messages. It fills the queue when it is first asked
-// for it, and keeps the store for the next time.
+// filled runs f with a node at rest whose queue for workers holds n messages. It fills the queue
+// when it is first asked for it, and keeps the store for the next time.
 func (b *bench) filled(n int, f func(actor.Ref[depot], *runtime.Runtime)) {
 	o := runtime.Options{Actors: depotDefinition(func(int64) {}), Dir: filepath.Join(b.dir, fmt.Sprint("queue-", n)), NoSync: true}
 	if _, err := os.Stat(o.Dir); os.IsNotExist(err) {
@@ -133,8 +135,8 @@ func (b *bench) filled(n int, f func(actor.Ref[depot], *runtime.Runtime)) {
 	})
 }
 
-// rest waits until the store has nothing left to do: its files, and the compaction that it owes, stay as they are for half a
-// second. A store may owe a little for ever.
+// rest waits until the store has nothing left to do: its files, and the compaction that it owes,
+// stay as they are for half a second. A store may owe a little for ever.
 func rest(rt *runtime.Runtime) {
 	calm, size, debt := 0, -1.0, -1.0
 	for calm < 25 {

@@ -25,7 +25,8 @@ const (
 	archived      = 100_000
 )
 
-// archiveText has twenty words, of which some are in every tenth text, and some in every thousandth.
+// archiveText has twenty words, of which some are in every tenth text, and some in every
+// thousandth.
 func archiveText(i int) string {
 	var b strings.Builder
 	for j := range 18 {

@@ -125,7 +125,8 @@ func (b *bench) sqlCreates() (v float64) {
 	return v
 }
 
-// fewShops is how many shops are asked in turn, and fewOpen how many of them may have an open database.
+// fewShops is how many shops are asked in turn, and fewOpen how many of them may have an open
+// database.
 const (
 	fewShops = 400
 	fewOpen  = 16

@@ -9,7 +9,8 @@ import (
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
-// A space is a database in a keyspace of a store, without actors: what is left of an insert when the kernel is not there.
+// A space is a database in a keyspace of a store, without actors: what is left of an insert when
+// the kernel is not there.
 type space struct {
 	*engine.Space
 	pool     *sqlitevfs.Pool

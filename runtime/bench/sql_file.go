@@ -19,8 +19,8 @@ type library struct {
 	open func(path string) (*sql.DB, error)
 }
 
-// sameLibrary is the library that the databases of actors run on. It is opened without its name for database/sql, which
-// mattn/go-sqlite3 has too.
+// sameLibrary is the library that the databases of actors run on. It is opened without its name for
+// database/sql, which mattn/go-sqlite3 has too.
 var sameLibrary = library{"files of the same library", func(path string) (*sql.DB, error) {
 	return driver.Open("file:" + path + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
 }}
@@ -115,8 +115,8 @@ func closeFiles(open []fileTable) {
 	}
 }
 
-// fileMixed is what a turn does, by somebody whose rows are in a file: five statements that commit, the state and the
-// entry each in a turn.
+// fileMixed is what a turn does, by somebody whose rows are in a file: five statements that commit,
+// the state and the entry each in a turn.
 func (b *bench) fileMixed(l library) (v float64) {
 	b.file(l, 0, func(_ string, db *sql.DB) {
 		b.shop(runtime.Options{}, func(s shopNode) {

@@ -13,18 +13,20 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// openDatabases is how many databases are held open at once, and manyDatabases how many if there is time for it.
+// openDatabases is how many databases are held open at once, and manyDatabases how many if there is
+// time for it.
 const (
 	openDatabases = 2_000
 	manyDatabases = 10_000
 )
 
-// perDatabase is what an open database takes of the resident memory of a process: one that was asked, and one that was
-// written to as well. That is the same for a file; an actor has a connection for each.
+// perDatabase is what an open database takes of the resident memory of a process: one that was
+// asked, and one that was written to as well. That is the same for a file; an actor has a
+// connection for each.
 type perDatabase struct{ asked, written float64 }
 
-// databases returns what one of n open databases takes of another process that holds them: those of actors, or those of a
-// library.
+// databases returns what one of n open databases takes of another process that holds them: those of
+// actors, or those of a library.
 func (b *bench) databases(what string, n int) perDatabase {
 	return once(b, fmt.Sprint("databases ", what, n), func() (p perDatabase) {
 		holder := exec.Command(os.Args[0])
@@ -82,7 +84,8 @@ func settled() int {
 	return resident()
 }
 
-// holdShops fills the databases in a first run of the node, so that what the store keeps in memory of new rows is gone.
+// holdShops fills the databases in a first run of the node, so that what the store keeps in memory
+// of new rows is gone.
 func (b *bench) holdShops(n int) {
 	o := runtime.Options{Dir: filepath.Join(b.dir, "node"), IdleTimeout: time.Hour}
 	b.shop(o, func(s shopNode) { s.fill(warmDatabases+n, smallTable) })

@@ -22,7 +22,8 @@ func TestFilesSyncEachCommit(t *testing.T) {
 	}
 }
 
-// TestSQLMeasurements runs the measurements that fill no large table for a moment; they end the program if rows are missing.
+// TestSQLMeasurements runs the measurements that fill no large table for a moment; they end the
+// program if rows are missing.
 func TestSQLMeasurements(t *testing.T) {
 	b := &bench{dir: t.TempDir(), time: 5 * time.Millisecond}
 	l := sameLibrary

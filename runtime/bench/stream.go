@@ -30,8 +30,9 @@ func modelDefinition(task func(*actor.Task) error) []actor.Definition {
 		}))}
 }
 
-// streamed returns how many items a second go through a stream: a task appends them, so many at a time, each time waiting
-// until they are durable, and a client follows over HTTP. The time ends when the client has the last one.
+// streamed returns how many items a second go through a stream: a task appends them, so many at a
+// time, each time waiting until they are durable, and a client follows over HTTP. The time ends
+// when the client has the last one.
 func (b *bench) streamed(size int) (v float64) {
 	var appended atomic.Uint64 // what the task has appended in all, when it is done
 	items := make([]string, size)

@@ -69,7 +69,8 @@ func nodeRows() []row {
 	}
 }
 
-// httpRow compares durable HTTP calls with two bare handlers: one commits the same rows, the other does nothing.
+// httpRow compares durable HTTP calls with two bare handlers: one commits the same rows, the other
+// does nothing.
 func httpRow(actors int, name string) row {
 	return row{name: "durable HTTP call, 64 callers, " + name + " / bare handler, one synced commit", target: "at least 0.9",
 		ours: func(b *bench) float64 { return b.httpDurable(64, actors) },

@@ -11,7 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestCollectorsDecodeSpans decodes both forms of OTLP with the decoder of the OpenTelemetry collector.
+// TestCollectorsDecodeSpans decodes both forms of OTLP with the decoder of the OpenTelemetry
+// collector.
 func TestCollectorsDecodeSpans(t *testing.T) {
 	const start, end = int64(1771891200000000005), int64(1771891200001000005)
 	span := traces.Span{

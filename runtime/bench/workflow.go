@@ -27,7 +27,8 @@ var (
 	parked = actor.NewWorkflow[actor.None, actor.None](mills, "parked")
 )
 
-// fiveSteps is the workflow that is measured beside other systems too: five steps, each of which returns a small number.
+// fiveSteps is the workflow that is measured beside other systems too: five steps, each of which
+// returns a small number.
 func fiveSteps(ctx workflow.Context, _ actor.None) (int, error) {
 	sum := 0
 	for i, name := range [5]string{"a", "b", "c", "d", "e"} {
@@ -40,7 +41,8 @@ func fiveSteps(ctx workflow.Context, _ actor.None) (int, error) {
 	return sum, nil
 }
 
-// perIteration is how many operations an iteration of grind has, so that the loop's own entry counts little.
+// perIteration is how many operations an iteration of grind has, so that the loop's own entry
+// counts little.
 const perIteration = 50
 
 // A quern counts what runs of grind do, and ends them.
@@ -49,8 +51,9 @@ type quern struct {
 	stop atomic.Bool
 }
 
-// grind repeats steps, or updates, until the measurement ends. Whether it goes on is asked of a variable, which a
-// workflow must not do: it would be wrong in a run that is replayed, and none is here.
+// grind repeats steps, or updates, until the measurement ends. Whether it goes on is asked of a
+// variable, which a workflow must not do: it would be wrong in a run that is replayed, and none is
+// here.
 func (q *quern) grind(ctx workflow.Context, what string) (int, error) {
 	var names [perIteration]string
 	for i := range names {
@@ -138,8 +141,8 @@ func (b *bench) fives(n int) (v float64) {
 	return v
 }
 
-// millCommits returns the commits of a lone run, each on its own: those of a run of five steps, and one of a later step or
-// update of a long run.
+// millCommits returns the commits of a lone run, each on its own: those of a run of five steps, and
+// one of a later step or update of a long run.
 func (b *bench) millCommits(what string) []commit {
 	q := new(quern)
 	commits := b.logged(runtime.Options{Actors: millDefinition(q)}, func(rt *runtime.Runtime) {
@@ -159,8 +162,8 @@ func (b *bench) millCommits(what string) []commit {
 	return ofLastActor(commits)
 }
 
-// ofLastActor returns the commits that write workflow rows of the actor that wrote some last. The store has commits of its
-// own around them.
+// ofLastActor returns the commits that write workflow rows of the actor that wrote some last. The
+// store has commits of its own around them.
 func ofLastActor(commits []commit) (of []commit) {
 	var id keyspace.ActorID
 	for _, c := range slices.Backward(commits) {
@@ -214,7 +217,8 @@ func (b *bench) rawSteps(n int) (v float64) {
 	return v
 }
 
-// rawUpdates applies the rows of an update from one goroutine, with up to depth batches that wait for the log.
+// rawUpdates applies the rows of an update from one goroutine, with up to depth batches that wait
+// for the log.
 func (b *bench) rawUpdates(depth int) (v float64) {
 	c := b.step() // of the same size: an update adds the state
 	b.pebbleDB(func(db *pebble.DB) {
@@ -237,7 +241,8 @@ func (b *bench) rawUpdates(depth int) (v float64) {
 	return v
 }
 
-// rawFives does from n goroutines the commits of runs of five steps, each synced before the next, and returns runs a second.
+// rawFives does from n goroutines the commits of runs of five steps, each synced before the next,
+// and returns runs a second.
 func (b *bench) rawFives(n int) (v float64) {
 	run := b.millCommits("five")
 	if len(run) < 5 {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestTwinsOfWorkflowsHaveTheCommitsOfARun holds the twins to what a run writes: the rows of each of its steps, which come from
-// the log of a node beside commits of the store's own.
+// TestTwinsOfWorkflowsHaveTheCommitsOfARun holds the twins to what a run writes: the rows of each
+// of its steps, which come from the log of a node beside commits of the store's own.
 func TestTwinsOfWorkflowsHaveTheCommitsOfARun(t *testing.T) {
 	b := &bench{dir: t.TempDir(), time: 10 * time.Millisecond}
 	for what, least := range map[string]int{"step": perIteration, "five": 5} {

@@ -20,10 +20,12 @@ const (
 	MaxEnqueues  = 100
 )
 
-// An AtomicInput is a commit: if all checks hold, all mutations are done, in order, and all messages are sent. Otherwise
-// nothing is. A mutation that cannot be done is an error, and then nothing is done either.
+// An AtomicInput is a commit: if all checks hold, all mutations are done, in order, and all
+// messages are sent. Otherwise nothing is. A mutation that cannot be done is an error, and then
+// nothing is done either.
 type AtomicInput struct {
-	// Checks are at most MaxChecks, Mutations at most MaxMutations and Enqueues at most MaxEnqueues; something must be given.
+	// Checks are at most MaxChecks, Mutations at most MaxMutations and Enqueues at most
+	// MaxEnqueues; something must be given.
 	Checks    []Check    `json:"checks,omitempty" max:"100"`
 	Mutations []Mutation `json:"mutations,omitempty" max:"1000"`
 	Enqueues  []Message  `json:"enqueues,omitempty" max:"100"`
@@ -49,8 +51,8 @@ type Mutation struct {
 	Op    string          `json:"op"`
 	Key   Key             `json:"key"`
 	Value json.RawMessage `json:"value,omitempty"`
-	// TTLMS is how long the entry lives from now, in milliseconds. Without it an entry that is put lives for ever, and one
-	// that is changed in another way as long as it would.
+	// TTLMS is how long the entry lives from now, in milliseconds. Without it an entry that is put
+	// lives for ever, and one that is changed in another way as long as it would.
 	TTLMS *int64 `json:"ttl_ms,omitempty"`
 }
 
@@ -153,7 +155,8 @@ func at(err error, list string, i int) error {
 	return of(place, &located)
 }
 
-// of puts a member, or an element of one, before the path of the member that an error about an input names.
+// of puts a member, or an element of one, before the path of the member that an error about an
+// input names.
 func of(member string, err error) error {
 	e, ok := err.(*actor.Error)
 	if !ok || e.Code != actor.InvalidArgument && e.Code != actor.TooLarge {

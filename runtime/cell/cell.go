@@ -1,23 +1,26 @@
-// Package cell is the actor type of a node that hosts no Go code of its own: a document as its state, a key-value store with
-// JSON keys and values, a SQLite database, and queues, streams and schedules of any name.
+// Package cell is the actor type of a node that hosts no Go code of its own: a document as its
+// state, a key-value store with JSON keys and values, a SQLite database, and queues, streams and
+// schedules of any name.
 //
-// A cell is an actor like any other, reached as cell/KEY over HTTP, WebSocket and NATS and with the command cairn, or from
-// Go through the contract of this package. The actions Put, Delete, DeleteRange and Atomic write, each in one commit; the
-// queries Get, List, Count and Size read; every write emits the event Changed.
+// A cell is an actor like any other, reached as cell/KEY over HTTP, WebSocket and NATS and with the
+// command cairn, or from Go through the contract of this package. The actions Put, Delete,
+// DeleteRange and Atomic write, each in one commit; the queries Get, List, Count and Size read;
+// every write emits the event Changed.
 //
 // The messages of its queues are received by workers outside, clients append to its streams, and
 // its schedules put messages into queues or emit the event Ticked. All callers of a cell may also
 // use its SQLite database. The built-in methods of actors do all of that.
 //
-// Keys are arrays of strings, numbers, booleans and bytes in the order of [Key]. Values are JSON documents, which are kept as
-// they were written apart from white space between tokens: numbers keep all their digits and objects the order of their
-// members. A value has at most 1 MiB and a key 2,048 bytes in its stored form, the tuple encoding.
+// Keys are arrays of strings, numbers, booleans and bytes in the order of [Key]. Values are JSON
+// documents, which are kept as they were written apart from white space between tokens: numbers
+// keep all their digits and objects the order of their members. A value has at most 1 MiB and a key
+// 2,048 bytes in its stored form, the tuple encoding.
 //
 // An entry may have a time to live. When that is over the entry is gone for every reader, without
 // an event: the event of its put had the time.
 //
-// The input of a method is a JSON object; a member that it does not know is an error. In CBOR, which Go callers use, a
-// value is a byte string that holds JSON.
+// The input of a method is a JSON object; a member that it does not know is an error. In CBOR,
+// which Go callers use, a value is a byte string that holds JSON.
 package cell
 
 import (
@@ -49,13 +52,13 @@ var (
 	Schedules   = actor.NewSchedule[Job](Type, "*")
 )
 
-// MaxEventValue is the size in bytes of the largest value that the event Changed carries. An actor keeps its latest
-// events, so carrying every value would store large ones many times over.
+// MaxEventValue is the size in bytes of the largest value that the event Changed carries. An actor
+// keeps its latest events, so carrying every value would store large ones many times over.
 const MaxEventValue = 8 << 10
 
-// A Cell is the state of a cell: one document. Everything else is in its key-value store. Not even the number of entries is
-// kept here, because entries come and go without a turn that could count them: they expire, and messages that are given up
-// leave their bodies.
+// A Cell is the state of a cell: one document. Everything else is in its key-value store. Not even
+// the number of entries is kept here, because entries come and go without a turn that could count
+// them: they expire, and messages that are given up leave their bodies.
 type Cell struct {
 	State Document `json:"state,omitzero"`
 	// Version is that of the call which set State.
@@ -137,12 +140,14 @@ type Change struct {
 	Op string `json:"op"`
 	// Key names the entry, except of a delete_range.
 	Key Key `json:"key,omitempty"`
-	// Value is the entry's value since then, if it has at most MaxEventValue bytes. Size is its size in any case.
+	// Value is the entry's value since then, if it has at most MaxEventValue bytes. Size is its
+	// size in any case.
 	Value json.RawMessage `json:"value,omitempty"`
 	Size  int             `json:"size,omitempty"`
 	// Expires is when the entry ceases to exist, which no event tells; zero for never.
 	Expires time.Time `json:"expires,omitzero"`
-	// Prefix selects what a delete_range removed, Deleted is how many entries these were. An empty prefix is left out.
+	// Prefix selects what a delete_range removed, Deleted is how many entries these were. An empty
+	// prefix is left out.
 	Prefix  Key   `json:"prefix,omitempty"`
 	Deleted int64 `json:"deleted,omitempty"`
 }
@@ -218,7 +223,8 @@ type CountResult struct {
 	Entries int64 `json:"entries"`
 }
 
-// count counts the entries below a prefix by reading their keys, so it takes time that grows with them.
+// count counts the entries below a prefix by reading their keys, so it takes time that grows with
+// them.
 func (c Cell) count(ctx *actor.ReadContext, in PrefixInput) (CountResult, error) {
 	prefix, err := in.Prefix.Tuple()
 	if err != nil {
@@ -241,9 +247,11 @@ func entries(ctx *actor.ReadContext, prefix tuple.Tuple) (int64, error) {
 
 // A SizeResult says how large a cell is.
 type SizeResult struct {
-	// Entries is the number of entries that have not expired. They are counted by reading their keys.
+	// Entries is the number of entries that have not expired. They are counted by reading their
+	// keys.
 	Entries int64 `json:"entries"`
-	// Bytes is everything that the actor stores, its bookkeeping and kept events included: what its quota counts.
+	// Bytes is everything that the actor stores, its bookkeeping and kept events included: what its
+	// quota counts.
 	Bytes int64 `json:"bytes"`
 }
 

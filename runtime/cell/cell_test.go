@@ -46,7 +46,8 @@ func open(t *testing.T, o runtime.Options) *runtime.Runtime {
 	return rt
 }
 
-// call calls a method of the cell "c" with JSON and returns its output, or the error's code and message.
+// call calls a method of the cell "c" with JSON and returns its output, or the error's code and
+// message.
 func call(t *testing.T, n host.Node, method, input string) string {
 	t.Helper()
 	r, err := n.Call(t.Context(), &host.Request{
@@ -122,7 +123,8 @@ func TestGoCallersUseTheTypedContract(t *testing.T) {
 	}
 }
 
-// A prefix selects whole parts of keys, and pages of any size meet without a gap or a repetition, in both directions.
+// A prefix selects whole parts of keys, and pages of any size meet without a gap or a repetition,
+// in both directions.
 func TestCellAgreesWithAMap(t *testing.T) {
 	pool := []string{`["user"]`, `["user",1]`, `["user",1,"x"]`, `["user",10]`, `["user\u0000"]`, `["users"]`, `["users",1]`, `[1]`} // in order
 	for i := range 12 {
@@ -258,7 +260,8 @@ func TestNodesDescribeCells(t *testing.T) {
 	}
 }
 
-// bounded calls a method of the cell "c", and demands that all allocations together are so many times the size of the input.
+// bounded calls a method of the cell "c", and demands that all allocations together are so many
+// times the size of the input.
 func bounded(t *testing.T, node host.Node, method string, codec host.Codec, input string, times uint64) error {
 	t.Helper()
 	var before, after goruntime.MemStats
@@ -273,7 +276,8 @@ func bounded(t *testing.T, node host.Node, method string, codec host.Codec, inpu
 	return err
 }
 
-// A document in CBOR takes memory by what its JSON has, and one that is longer than any may be is not read.
+// A document in CBOR takes memory by what its JSON has, and one that is longer than any may be is
+// not read.
 func TestADocumentInCBORTakesFewTimesItsSize(t *testing.T) {
 	node := open(t, runtime.Options{})
 	array := func(n int, one string) string {

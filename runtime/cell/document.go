@@ -11,9 +11,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
-// A Document is a JSON document: the body of a message, an item of a stream. It is kept as it was written apart from
-// white space between tokens. In CBOR it is a byte string that holds JSON, or what has a form in JSON, as messages of Deno KV are. An
-// empty Document is null.
+// A Document is a JSON document: the body of a message, an item of a stream. It is kept as it was
+// written apart from white space between tokens. In CBOR it is a byte string that holds JSON, or
+// what has a form in JSON, as messages of Deno KV are. An empty Document is null.
 type Document []byte
 
 // MarshalJSON returns d, or null if it is empty.
@@ -44,7 +44,8 @@ func (d Document) MarshalCBOR() ([]byte, error) {
 	return cbor.Marshal([]byte(d))
 }
 
-// UnmarshalCBOR takes a byte string that holds JSON, or up to 1 MiB of anything else, which becomes JSON as kv.get shows it.
+// UnmarshalCBOR takes a byte string that holds JSON, or up to 1 MiB of anything else, which becomes
+// JSON as kv.get shows it.
 func (d *Document) UnmarshalCBOR(b []byte) (err error) {
 	var text []byte
 	switch b = bytes.TrimPrefix(b, selfDescribed); {
@@ -83,7 +84,8 @@ func canonical(text []byte) ([]byte, error) {
 	return v.Data, err
 }
 
-// shown returns the value of an entry as a document. The methods kv.* and the runtime store values of other encodings.
+// shown returns the value of an entry as a document. The methods kv.* and the runtime store values
+// of other encodings.
 func shown(e *actor.Entry) (json.RawMessage, error) {
 	return value.Value{Encoding: e.Encoding, Data: e.Value}.AppendJSON(nil)
 }

@@ -54,8 +54,8 @@ func blocks(t *testing.T, page string) []block {
 	return all
 }
 
-// The examples of the guide run in the order of the page, against one node. A json or text block says what the sh block
-// before it prints: see same and matches for what may differ.
+// The examples of the guide run in the order of the page, against one node. A json or text block
+// says what the sh block before it prints: see same and matches for what may differ.
 func TestGuideShowsWhatTheCommandsPrint(t *testing.T) {
 	rt := open(t, runtime.Options{Listen: "127.0.0.1:0", NATSListen: "127.0.0.1:0", NATSServer: localnats.Serve})
 	g := guideRun{t: t, rt: rt, dir: t.TempDir()}
@@ -96,7 +96,8 @@ func (g *guideRun) at(text string) string {
 	return strings.ReplaceAll(text, "localhost:6420", g.rt.Addr())
 }
 
-// shell runs a block and returns what it printed. That curl ended after its time (-m) is no failure.
+// shell runs a block and returns what it printed. That curl ended after its time (-m) is no
+// failure.
 func (g *guideRun) shell(b block) string {
 	cmd := exec.CommandContext(g.t.Context(), "sh", "-e")
 	cmd.Dir = g.dir
@@ -175,7 +176,8 @@ func same(want, got any) bool {
 	return reflect.DeepEqual(want, got)
 }
 
-// matches compares text. On the page, "..." is any rest of a line or part of one, and a line of its own any lines.
+// matches compares text. On the page, "..." is any rest of a line or part of one, and a line of its
+// own any lines.
 func matches(want, got string) bool {
 	pattern := regexp.QuoteMeta(strings.TrimSpace(want))
 	pattern = regexp.MustCompile(`(?m)^\\\.\\\.\\\.$`).ReplaceAllLiteralString(pattern, `(?s:.*)`)
@@ -183,8 +185,8 @@ func matches(want, got string) bool {
 	return regexp.MustCompile(`^` + pattern + `$`).MatchString(strings.TrimSpace(got))
 }
 
-// websocket plays a block whose first line is the address and the others messages. Messages from the node that stand
-// together may come in any order.
+// websocket plays a block whose first line is the address and the others messages. Messages from
+// the node that stand together may come in any order.
 func (g *guideRun) websocket(b block) {
 	ctx, cancel := context.WithTimeout(g.t.Context(), time.Minute)
 	defer cancel()

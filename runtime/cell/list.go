@@ -12,7 +12,8 @@ import (
 
 // The bounds of one page of a listing.
 const (
-	// DefaultLimit is how many entries a page has unless the caller asks for another number, up to MaxLimit.
+	// DefaultLimit is how many entries a page has unless the caller asks for another number, up to
+	// MaxLimit.
 	DefaultLimit = 100
 	MaxLimit     = 1000
 	// PageBytes ends a page early: after the entry with which keys and values reach it.
@@ -27,8 +28,9 @@ type ListInput struct {
 	Limit *int `json:"limit,omitempty"`
 	// Reverse lists from the last key to the first.
 	Reverse bool `json:"reverse,omitempty"`
-	// Cursor continues an earlier listing with the same prefix and direction: its result's Cursor. It names the last entry
-	// of the page, so entries that are written or deleted meanwhile are seen or not, and no other is skipped or repeated.
+	// Cursor continues an earlier listing with the same prefix and direction: its result's Cursor.
+	// It names the last entry of the page, so entries that are written or deleted meanwhile are
+	// seen or not, and no other is skipped or repeated.
 	Cursor string `json:"cursor,omitempty"`
 }
 
@@ -66,8 +68,8 @@ func (c Cell) list(ctx *actor.ReadContext, in ListInput) (ListResult, error) {
 		return ListResult{}, err
 	}
 
-	// One entry more than the page tells whether there is another page; continuing forward, the listing begins with the
-	// entry that is already known.
+	// One entry more than the page tells whether there is another page; continuing forward, the
+	// listing begins with the entry that is already known.
 	opts := []actor.ListOption{actor.Limit(limit + 1)}
 	if in.Reverse {
 		opts = append(opts, actor.Reverse())

@@ -18,17 +18,19 @@ import (
 type Message struct {
 	Queue string   `json:"queue,omitempty"`
 	Body  Document `json:"body,omitempty"`
-	// DelayMS, at most 30 days, is how long the message waits before it can be received; TTLMS, if not 0, how long it may
-	// wait to be received, and then becomes a dead letter.
+	// DelayMS, at most 30 days, is how long the message waits before it can be received; TTLMS, if
+	// not 0, how long it may wait to be received, and then becomes a dead letter.
 	DelayMS int64  `json:"delay_ms,omitempty"`
 	TTLMS   *int64 `json:"ttl_ms,omitempty"`
 	// Priority is from -1,000 to 1,000: higher first.
 	Priority int `json:"priority,omitempty"`
 	// DedupID, at most 255 bytes, makes a second message with the same id no message at all.
 	DedupID string `json:"dedup_id,omitempty"`
-	// BackoffMS overrides the pauses between attempts; null or absent does not, empty means one attempt.
+	// BackoffMS overrides the pauses between attempts; null or absent does not, empty means one
+	// attempt.
 	BackoffMS []int64 `json:"backoff_ms,omitzero" max:"100"`
-	// KeysIfUndelivered are keys of the cell that get the body when the message becomes a dead letter.
+	// KeysIfUndelivered are keys of the cell that get the body when the message becomes a dead
+	// letter.
 	KeysIfUndelivered []Key `json:"keys_if_undelivered,omitempty" max:"10"`
 }
 
@@ -113,8 +115,8 @@ func (m *Message) put(ctx *actor.Context) (handle.Sent, error) {
 	return Queues.Named(m.Queue).Put(ctx, m.Body, opts...)
 }
 
-// A Job is what a schedule of a cell does at each tick: it puts a message into a queue, emits the event Ticked, or both.
-// It is checked when the schedule is set.
+// A Job is what a schedule of a cell does at each tick: it puts a message into a queue, emits the
+// event Ticked, or both. It is checked when the schedule is set.
 type Job struct {
 	Message
 	// Event emits Ticked with the body, which may then be absent.

@@ -19,9 +19,9 @@ import (
 
 var update = flag.Bool("update", false, "write what the scenarios of testdata print")
 
-// TestScenarios plays the files of testdata. A scenario is the life of one cell, in virtual time that begins with the year 2000:
-// requests and other commands after "> ", and below each what it prints. `go test -run Scenarios ./runtime/cell -update` writes
-// the results anew.
+// TestScenarios plays the files of testdata. A scenario is the life of one cell, in virtual time
+// that begins with the year 2000: requests and other commands after "> ", and below each what it
+// prints. `go test -run Scenarios ./runtime/cell -update` writes the results anew.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	must(t, err)
@@ -93,7 +93,8 @@ var traceparent = regexp.MustCompile(`"traceparent":"[^"]+",`)
 
 var life = regexp.MustCompile(`"life":"[^"]+"`)
 
-// do runs a command and returns what it prints. In requests "$long" and the like stand for large inputs.
+// do runs a command and returns what it prints. In requests "$long" and the like stand for large
+// inputs.
 func do(t *testing.T, h *actortest.Harness, command string) string {
 	method, input, _ := strings.Cut(command, " ")
 	switch method {

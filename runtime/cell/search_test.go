@@ -18,7 +18,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// The actor of the tests of search: it changes entries, undoes some of that, and uses SQL in the same turn.
+// The actor of the tests of search: it changes entries, undoes some of that, and uses SQL in the
+// same turn.
 type library struct{}
 
 // A shelving is what one turn does.
@@ -127,7 +128,8 @@ func wanted(t *testing.T, store kv.Store, prefix kv.Key) map[string][]string {
 	return all
 }
 
-// sound compares the indexes with the entries. Before they are ready they have nothing that is wrong.
+// sound compares the indexes with the entries. Before they are ready they have nothing that is
+// wrong.
 func sound(t *testing.T, store kv.Store, after string) {
 	t.Helper()
 	list, err := store.Indexes(t.Context())
@@ -147,13 +149,14 @@ func sound(t *testing.T, store kv.Store, after string) {
 	}
 }
 
-// TestSearchFindsWhatIsThere checks, after random changes, that the indexes have what the entries say, and nothing else.
+// TestSearchFindsWhatIsThere checks, after random changes, that the indexes have what the entries
+// say, and nothing else.
 func TestSearchFindsWhatIsThere(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) { changeAtRandom(t, h, rand.New(rand.NewPCG(0, 0))) }, libraryDefinition())
 }
 
-// Entries that have expired and are not removed yet neither fill the pages of a search nor end it. The best come first, the older of
-// two that are as good before the other.
+// Entries that have expired and are not removed yet neither fill the pages of a search nor end it.
+// The best come first, the older of two that are as good before the other.
 func TestPagesOfASearchPassWhatHasExpired(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ctx, store := t.Context(), libraries.Ref(h, "one").KV()
@@ -197,8 +200,8 @@ func TestPagesOfASearchPassWhatHasExpired(t *testing.T) {
 	}, libraryDefinition())
 }
 
-// TestAnIndexWithoutRoomFallsBehind: changes of entries go on while the actor's quota leaves no room for the index, and the index is
-// built when there is some.
+// TestAnIndexWithoutRoomFallsBehind: changes of entries go on while the actor's quota leaves no
+// room for the index, and the index is built when there is some.
 func TestAnIndexWithoutRoomFallsBehind(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ctx, store := t.Context(), libraries.Ref(h, "full").KV()
@@ -355,7 +358,8 @@ func commit(t *testing.T, store kv.Store, m ...kv.Mutation) {
 	must(t, errOf(store.Commit(t.Context(), kv.Commit{Mutations: m})))
 }
 
-// An entry that has expired, and that a handler deletes before the purge comes to it, leaves nothing in the index.
+// An entry that has expired, and that a handler deletes before the purge comes to it, leaves
+// nothing in the index.
 func TestDeletedByAHandlerAfterExpiryLeavesNothingInTheIndex(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ref := libraries.Ref(h, "one")
@@ -368,7 +372,8 @@ func TestDeletedByAHandlerAfterExpiryLeavesNothingInTheIndex(t *testing.T) {
 	}, libraryDefinition())
 }
 
-// What has the name of an index in a database that is imported does not keep the index from being built.
+// What has the name of an index in a database that is imported does not keep the index from being
+// built.
 func TestImportOfReservedNamesLeavesAnIndex(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		store, addr := libraries.Ref(h, "one").KV(), host.Address{Type: "library", Key: []string{"one"}}

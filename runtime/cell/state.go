@@ -5,14 +5,15 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// MaxState is the size in bytes of the largest state of a cell. It is read with every call; what is large, or many, goes
-// into the key-value store.
+// MaxState is the size in bytes of the largest state of a cell. It is read with every call; what is
+// large, or many, goes into the key-value store.
 const MaxState = 128 << 10
 
 // A StateInput replaces the state of a cell.
 type StateInput struct {
 	State Document `json:"state"`
-	// Version, if given, must be that of the state as it is, 0 if it was never set; otherwise nothing is done.
+	// Version, if given, must be that of the state as it is, 0 if it was never set; otherwise
+	// nothing is done.
 	Version *uint64 `json:"version,omitempty"`
 }
 

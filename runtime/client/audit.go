@@ -57,8 +57,8 @@ func auditPath(q *audit.Query) (string, url.Values, *host.Error) {
 	return path, params, nil
 }
 
-// FollowAudit calls f for the records of the audit log, as they are committed. It connects again if the connection is lost, and misses
-// none.
+// FollowAudit calls f for the records of the audit log, as they are committed. It connects again if
+// the connection is lost, and misses none.
 func (c *Client) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.Record) error) error {
 	w := &follower{c: c}
 	at := func() *host.Error {
@@ -84,8 +84,8 @@ func (c *Client) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.R
 	})
 }
 
-// FollowChanges calls f for what changes in actors, as it becomes durable. It connects again if the connection is lost, and then tells of the
-// gap, before there is another change.
+// FollowChanges calls f for what changes in actors, as it becomes durable. It connects again if the
+// connection is lost, and then tells of the gap, before there is another change.
 func (c *Client) FollowChanges(ctx context.Context, q changes.Query, f func(*changes.Record) error) error {
 	if e := q.Check(); e != nil {
 		return e

@@ -176,7 +176,8 @@ func (c *Client) callRequest(r *host.Request) (*request, *host.Error) {
 	return q, nil
 }
 
-// Lookup describes an actor. Of its attributes, integers are of type [json.Number], and times are strings.
+// Lookup describes an actor. Of its attributes, integers are of type [json.Number], and times are
+// strings.
 func (c *Client) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
 	var s host.Status
 	path, e := actorPath(a)
@@ -200,8 +201,8 @@ func (c *Client) List(ctx context.Context, q host.ListQuery) (host.ListPage, err
 	return p, c.get(ctx, "/actors", params, &p)
 }
 
-// QueryMany runs a read-only statement on the databases of many actors, without waking them. Numbers in
-// the rows are json.Number.
+// QueryMany runs a read-only statement on the databases of many actors, without waking them.
+// Numbers in the rows are json.Number.
 func (c *Client) QueryMany(ctx context.Context, in *host.QueryManyInput) (out host.QueryManyOutput, err error) {
 	body, err := json.Marshal(in)
 	if err != nil {

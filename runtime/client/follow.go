@@ -76,7 +76,8 @@ func (w *follower) Close() {
 	}
 }
 
-// next gives events to f until it reports that it has something for the reader. It connects again if the connection is lost.
+// next gives events to f until it reports that it has something for the reader. It connects again
+// if the connection is lost.
 func (w *follower) next(ctx context.Context, f func(name string, data []byte) (told bool, err error)) error {
 	lost := time.Now()
 	for attempt := 1; w.fault == nil; {
@@ -145,8 +146,8 @@ func (w *follower) event(ctx context.Context) (string, []byte, error) {
 	return name, data, err
 }
 
-// event reads an event. One without a name keeps the connection alive, or has an id. The error is errReconnect if the stream ends and may be
-// opened again.
+// event reads an event. One without a name keeps the connection alive, or has an id. The error is
+// errReconnect if the stream ends and may be opened again.
 func (s *sse) event() (name string, data []byte, err error) {
 	id := ""
 	for {

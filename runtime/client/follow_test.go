@@ -138,7 +138,8 @@ func TestAnOutageEndsWhatWaitsNoLonger(t *testing.T) {
 	})
 }
 
-// Whether on a node or over a client whose connections break, a feed has each change once and in order.
+// Whether on a node or over a client whose connections break, a feed has each change once and in
+// order.
 func TestChangesAreFollowedOverConnectionsThatBreak(t *testing.T) {
 	onStage(t, client.Options{Token: "secret"}, func(t *testing.T, s *stage, c *client.Client) {
 		s.call("none", "")
@@ -254,7 +255,8 @@ func (f *follower) news() string {
 	return told
 }
 
-// Whether on a node or over a client whose connections break, a watcher is told each state that lasts once, and what has gone meanwhile.
+// Whether on a node or over a client whose connections break, a watcher is told each state that
+// lasts once, and what has gone meanwhile.
 func TestAStoreIsWatchedOverConnectionsThatBreak(t *testing.T) {
 	onStage(t, client.Options{Token: "secret"}, func(t *testing.T, s *stage, c *client.Client) {
 		s.call("none", "")
@@ -378,8 +380,8 @@ func TestChangesAreFollowedOverALostConnection(t *testing.T) {
 	errorIf(t, err != enough || !slices.Equal(told, want), "%q, %v", told, err)
 }
 
-// The clock of the client may be another than that of the node: the first connection begins at the present of the node, and the next where
-// the first did.
+// The clock of the client may be another than that of the node: the first connection begins at the
+// present of the node, and the next where the first did.
 func TestTheAuditLogIsFollowedByTheClockOfTheNode(t *testing.T) {
 	var asked []string
 	c := served(t, func(w http.ResponseWriter, r *http.Request) {

@@ -126,7 +126,8 @@ func (s *stage) withToken(operator *client.Client, config kv.TokenConfig) (c *cl
 	}
 }
 
-// A client with a token of the actor does what that allows, and its watch ends for good with the token.
+// A client with a token of the actor does what that allows, and its watch ends for good with the
+// token.
 func TestAClientMayHaveATokenOfTheActor(t *testing.T) {
 	onStage(t, client.Options{}, func(t *testing.T, s *stage, operator *client.Client) {
 		s.call("none", "")
@@ -153,7 +154,8 @@ func TestAClientMayHaveATokenOfTheActor(t *testing.T) {
 	})
 }
 
-// A token with the right inspect opens what shows its actor, and nothing that changes it. What it follows ends with the token.
+// A token with the right inspect opens what shows its actor, and nothing that changes it. What it
+// follows ends with the token.
 func TestATokenMayInspectItsActor(t *testing.T) {
 	onStage(t, client.Options{}, func(t *testing.T, s *stage, operator *client.Client) {
 		ctx := t.Context()

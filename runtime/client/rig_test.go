@@ -46,7 +46,8 @@ func refusing(err error) *hosttest.Recorder {
 	return &hosttest.Recorder{Before: func(context.Context, string, *host.Request) error { return err }}
 }
 
-// A wire hands requests to a handler the way they would arrive at a server: as a request line and a header.
+// A wire hands requests to a handler the way they would arrive at a server: as a request line and a
+// header.
 type wire struct {
 	t       testing.TB
 	handler http.Handler
@@ -128,7 +129,8 @@ func keeping(events int) *host.Behavior {
 	return b
 }
 
-// A stage is a node of rooms behind a gateway, on connections in memory that can be cut, in a synctest bubble.
+// A stage is a node of rooms behind a gateway, on connections in memory that can be cut, in a
+// synctest bubble.
 type stage struct {
 	t    *testing.T
 	node *hosttest.Recorder
@@ -189,7 +191,8 @@ func onStage(t *testing.T, o client.Options, run func(t *testing.T, s *stage, c 
 
 // start starts a gateway, like the process of a node.
 func (s *stage) start() {
-	// The pings of the two ends must not cross: in a pipe, which holds nothing, each would wait for the other's answer.
+	// The pings of the two ends must not cross: in a pipe, which holds nothing, each would wait for
+	// the other's answer.
 	heartbeat := 15*time.Second - time.Nanosecond
 	f, err := serve.New(serve.Options{Token: s.token, Limits: serve.Limits{BodyBytes: s.bodies, Heartbeat: heartbeat}})
 	must(s.t, err)
@@ -211,7 +214,8 @@ func (s *stage) start() {
 	}))
 }
 
-// restart starts a gateway to a node whose rooms keep a number of events, or to the same if that is 0.
+// restart starts a gateway to a node whose rooms keep a number of events, or to the same if that is
+// 0.
 func (s *stage) restart(keep int) {
 	s.stop()
 	if keep > 0 {
@@ -368,7 +372,8 @@ func call(cn host.LiveConnection, ctx context.Context, method, input, key string
 
 func hangUp(cn host.LiveConnection) error { return cn.Close(context.Background(), true) }
 
-// holding keeps the calls with an input from the node until release is called or the caller has left.
+// holding keeps the calls with an input from the node until release is called or the caller has
+// left.
 func (s *stage) holding(input string) (release func()) {
 	held := make(chan struct{})
 	s.node.Before = func(ctx context.Context, op string, r *host.Request) error {

@@ -25,7 +25,8 @@ type sse struct {
 	date    time.Time // when it began, by the clock of the node; zero if it does not say
 }
 
-// listen sends a request that is answered with server-sent events. The context that it returns ends with them.
+// listen sends a request that is answered with server-sent events. The context that it returns ends
+// with them.
 func (c *Client) listen(ctx context.Context, q *request) (*sse, context.Context, *failure) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &sse{c: c, cancel: cancel, silence: time.AfterFunc(c.opts.StreamSilence, cancel)}
@@ -53,7 +54,8 @@ func (s *sse) close() {
 	s.body.Close()
 }
 
-// line reads one line without its end. The result is valid until the next. held is how many bytes of the same event are held.
+// line reads one line without its end. The result is valid until the next. held is how many bytes
+// of the same event are held.
 func (s *sse) line(held int) ([]byte, error) {
 	limit := s.c.opts.ReplyBytes
 	s.buf = s.buf[:0]

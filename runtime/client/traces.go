@@ -36,7 +36,8 @@ func (c *Client) Sampling(ctx context.Context) (trace.Sampling, error) {
 	return s, c.get(ctx, samplingPath, nil, &s)
 }
 
-// SetSampling replaces the rules for traces until the next start of the node. What they lack is as configured. It returns the rules that hold.
+// SetSampling replaces the rules for traces until the next start of the node. What they lack is as
+// configured. It returns the rules that hold.
 func (c *Client) SetSampling(ctx context.Context, s trace.Sampling) (trace.Sampling, error) {
 	body, err := json.Marshal(s)
 	if err != nil {
@@ -57,7 +58,8 @@ func (c *Client) SetSampling(ctx context.Context, s trace.Sampling) (trace.Sampl
 
 const samplingPath = "/-/traces/sampling"
 
-// TraceDocument returns spans of an actor as an OTLP document in JSON, and the cursor of the next page.
+// TraceDocument returns spans of an actor as an OTLP document in JSON, and the cursor of the next
+// page.
 func (c *Client) TraceDocument(ctx context.Context, a host.Address, in *trace.ReadInput) ([]byte, string, error) {
 	path, e := actorPath(a)
 	if e != nil {
@@ -100,9 +102,9 @@ type spans struct {
 	lost      bool // the reader was not told that spans may be missing
 }
 
-// FollowTraces follows the spans of an actor: see trace.Follower. ctx bounds the opening only; Close ends it. The opening is retried like
-// any read. If the connection is lost, the follower connects again, and says that spans may be missing. It does not follow a successor of the
-// actor.
+// FollowTraces follows the spans of an actor: see trace.Follower. ctx bounds the opening only;
+// Close ends it. The opening is retried like any read. If the connection is lost, the follower
+// connects again, and says that spans may be missing. It does not follow a successor of the actor.
 func (c *Client) FollowTraces(ctx context.Context, a host.Address, in trace.FollowInput) (trace.Tail, error) {
 	path, e := actorPath(a)
 	if e != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host/kv"
 )
 
-// A watch follows entries of an actor over connections, as kv.Watch. Each connection begins with what is there; the watch passes on
-// what its reader has not been told.
+// A watch follows entries of an actor over connections, as kv.Watch. Each connection begins with
+// what is there; the watch passes on what its reader has not been told.
 type watch struct {
 	follower
 	silent bool              // the first state is not passed on
@@ -20,8 +20,9 @@ type watch struct {
 	fresh  map[string]bool   // the keys that the connection has named so far; nil once it has named all
 }
 
-// WatchKV follows entries of an actor: see kv.Watcher. ctx bounds the opening only; Close ends the watch. The opening is retried
-// like any read. A watch whose connection is lost connects again, and tells what has changed meanwhile.
+// WatchKV follows entries of an actor: see kv.Watcher. ctx bounds the opening only; Close ends the
+// watch. The opening is retried like any read. A watch whose connection is lost connects again, and
+// tells what has changed meanwhile.
 func (c *Client) WatchKV(ctx context.Context, a host.Address, w kv.Watching) (kv.Watch, error) {
 	path, e := actorPath(a)
 	if e != nil {

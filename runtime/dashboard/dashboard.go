@@ -1,5 +1,6 @@
-// Package dashboard has the pages for operators that a node serves at /dashboard/: HTML, scripts and styles, embedded in the
-// program. They are a client of the node's HTTP API, as the command cairn is, and hold no data. Nothing comes from elsewhere.
+// Package dashboard has the pages for operators that a node serves at /dashboard/: HTML, scripts
+// and styles, embedded in the program. They are a client of the node's HTTP API, as the command
+// cairn is, and hold no data. Nothing comes from elsewhere.
 package dashboard
 
 import (
@@ -20,7 +21,8 @@ const Path = "/dashboard/"
 //go:embed static
 var static embed.FS
 
-// types are the media types of the files, by extension. The machine's own table of types is not asked.
+// types are the media types of the files, by extension. The machine's own table of types is not
+// asked.
 var types = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
@@ -28,8 +30,8 @@ var types = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// policy lets the pages load scripts and styles of the node, and talk to the node, and nothing else. There is no inline code,
-// and no script turns text into code or markup.
+// policy lets the pages load scripts and styles of the node, and talk to the node, and nothing
+// else. There is no inline code, and no script turns text into code or markup.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -40,9 +42,9 @@ type file struct {
 	tag         string // hash of the content, as the header ETag has it
 }
 
-// Handler serves the pages. It answers GET and HEAD of paths that begin with [Path], and of the path without the slash at the
-// end. It checks neither the token nor the Host header: the gateway checks the host before, and the pages send the token to
-// the API.
+// Handler serves the pages. It answers GET and HEAD of paths that begin with [Path], and of the
+// path without the slash at the end. It checks neither the token nor the Host header: the gateway
+// checks the host before, and the pages send the token to the API.
 func Handler() http.Handler {
 	files := make(map[string]file)
 	err := fs.WalkDir(static, "static", func(name string, d fs.DirEntry, err error) error {

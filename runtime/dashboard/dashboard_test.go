@@ -104,7 +104,8 @@ func TestTheFirstLoadIsSmall(t *testing.T) {
 	}
 }
 
-// TestTheFilesStandAlone checks that nothing comes from elsewhere, that no code is inline, and that no text becomes markup or code.
+// TestTheFilesStandAlone checks that nothing comes from elsewhere, that no code is inline, and that
+// no text becomes markup or code.
 func TestTheFilesStandAlone(t *testing.T) {
 	known := make(map[string]bool)
 	for _, name := range names(t) {

@@ -14,7 +14,8 @@ import (
 
 // Defaults and bounds of Options.
 const (
-	// DefaultMaxPayload is the largest message, headers included, that a server takes unless told otherwise: 1 MiB.
+	// DefaultMaxPayload is the largest message, headers included, that a server takes unless told
+	// otherwise: 1 MiB.
 	DefaultMaxPayload = 1 << 20
 	// MaxMaxPayload is the most that Options.MaxPayload may say: 64 MiB, the bound of NATS itself.
 	MaxMaxPayload = 64 << 20
@@ -23,26 +24,29 @@ const (
 // Options describe a server. The zero value is a server without a port and without JetStream, which
 // accepts every connection from within the process.
 type Options struct {
-	// Listen is the address of the client port, as "host:port"; port 0 lets the system choose. "" opens no port, so that the
-	// server can be reached through Connect only. A host other than loopback is refused unless Token or User is set.
+	// Listen is the address of the client port, as "host:port"; port 0 lets the system choose. ""
+	// opens no port, so that the server can be reached through Connect only. A host other than
+	// loopback is refused unless Token or User is set.
 	Listen string
 	// ServerName is the name that clients see. "" lets NATS generate one.
 	ServerName string
 	// JetStream enables streams, which need StoreDir.
 	JetStream bool
-	// StoreDir is the directory of JetStream's data. It is created if missing, and used by one server at a time.
+	// StoreDir is the directory of JetStream's data. It is created if missing, and used by one
+	// server at a time.
 	StoreDir string
 	// With NoSync JetStream acknowledges a message before it is on disk, as NATS does by default: a
 	// power cut may lose acknowledged messages of the last two minutes. The default is to sync
 	// first, because an acknowledged sender may forget the message.
 	NoSync bool
-	// MaxStoreBytes and MaxMemoryBytes bound JetStream's disk and memory. 0 means the defaults of NATS: three quarters of
-	// what the machine has.
+	// MaxStoreBytes and MaxMemoryBytes bound JetStream's disk and memory. 0 means the defaults of
+	// NATS: three quarters of what the machine has.
 	MaxStoreBytes, MaxMemoryBytes int64
-	// MaxPayload is the largest message in bytes, headers included. 0 means DefaultMaxPayload; at most MaxMaxPayload.
+	// MaxPayload is the largest message in bytes, headers included. 0 means DefaultMaxPayload; at
+	// most MaxMaxPayload.
 	MaxPayload int
-	// Token, or User and Password, are the credentials that every client must show; Connect shows them by itself. "" demands
-	// none. Token and User exclude each other.
+	// Token, or User and Password, are the credentials that every client must show; Connect shows
+	// them by itself. "" demands none. Token and User exclude each other.
 	Token          string
 	User, Password string
 	// Logger receives what the server has to say. nil discards it.
@@ -106,8 +110,8 @@ func (o Options) address() (host string, port int, err error) {
 	return host, int(n), nil
 }
 
-// loopback reports whether only this machine can reach host. An empty host is every interface. A name other than
-// localhost is not looked up: what it means tomorrow is not known today.
+// loopback reports whether only this machine can reach host. An empty host is every interface. A
+// name other than localhost is not looked up: what it means tomorrow is not known today.
 func loopback(host string) bool {
 	if host == "localhost" {
 		return true

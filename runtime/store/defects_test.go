@@ -21,8 +21,8 @@ import (
 
 // Each test here is named after a defect of go-store.
 
-// C2, G2: with its one connection, writing while ranging over All never returns, and neither does a call of the store inside
-// of its own transaction.
+// C2, G2: with its one connection, writing while ranging over All never returns, and neither does a
+// call of the store inside of its own transaction.
 func TestC2G2LoopsAndTransactionsMayUseTheStore(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		const many = 2_500 // more than two pages
@@ -91,8 +91,8 @@ func TestC2PagesAfterAKeyNeitherSkipNorRepeat(t *testing.T) {
 	})
 }
 
-// C4, G3: reading an expired key deletes what was written there between the read and the delete. What has expired can be
-// removed at once, and is counted.
+// C4, G3: reading an expired key deletes what was written there between the read and the delete.
+// What has expired can be removed at once, and is counted.
 func TestC4G3OnlyWhatHasExpiredIsRemoved(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		same(t, int64(0))(r.PurgeExpired()) // of nothing
@@ -127,8 +127,8 @@ func TestC4G3OnlyWhatHasExpiredIsRemoved(t *testing.T) {
 	})
 }
 
-// C4: expiry has no event. C6: an event is lost when the 16 slots of a channel are full. C8: an event has no number. A watcher
-// also goes on over a restart of the node, and misses nothing.
+// C4: expiry has no event. C6: an event is lost when the 16 slots of a channel are full. C8: an
+// event has no number. A watcher also goes on over a restart of the node, and misses nothing.
 func TestC4C6C8WatchersMissNothing(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		w := r.Watch("g", "*")
@@ -161,7 +161,8 @@ func TestC4C6C8WatchersMissNothing(t *testing.T) {
 	})
 }
 
-// C7: callbacks that use the store never return, and two writers' events may come in the other order.
+// C7: callbacks that use the store never return, and two writers' events may come in the other
+// order.
 func TestC7CallbacksUseTheStoreInTheOrderOfTheCommits(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		var order []uint64
@@ -219,7 +220,8 @@ func TestSyncWaitsForTheLastCallback(t *testing.T) {
 	})
 }
 
-// C10: two writers pass a quota between the check and the write, writes to the parent pass it, and each write counts all keys.
+// C10: two writers pass a quota between the check and the write, writes to the parent pass it, and
+// each write counts all keys.
 func TestC10QuotasHoldForAllWriters(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		sc, err := store.NewScopedWithQuota(r.Store, "ns", store.QuotaConfig{MaxKeys: 10, MaxGroups: 2})
@@ -255,7 +257,8 @@ func TestC10QuotasHoldForAllWriters(t *testing.T) {
 		is(t, sc.Set("c", "k", "v"), store.ErrQuotaExceeded) // a third group
 		ok(t, sc.Set("b", "k2", "v"), sc.DeleteGroup("a"), sc.Set("c", "k", "v"))
 
-		// The quota is stored, and keeps what else an operator has set. A lower one removes nothing, and 0 is none.
+		// The quota is stored, and keeps what else an operator has set. A lower one removes
+		// nothing, and 0 is none.
 		same, err := store.NewScoped(store.Of(r.kv), "ns")
 		ok(t, err)
 		is(t, same.Set("d", "k", "v"), store.ErrQuotaExceeded)

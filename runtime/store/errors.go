@@ -7,7 +7,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// The errors that errors.Is finds in those of the methods. Other errors are of the node, an *actor.Error each.
+// The errors that errors.Is finds in those of the methods. Other errors are of the node, an
+// *actor.Error each.
 var (
 	// ErrNotFound: there is no such key.
 	ErrNotFound = errors.New("not found")

@@ -84,7 +84,8 @@ func beginning(text string) kv.Selection {
 	if text == "" {
 		return kv.Selection{Prefix: before}
 	}
-	// The stored form of a string is 02, its bytes with 00 as 00 FF, and 00. No byte of UTF-8 is FF.
+	// The stored form of a string is 02, its bytes with 00 as 00 FF, and 00. No byte of UTF-8 is
+	// FF.
 	from := hostkv.Raw("\x02" + strings.ReplaceAll(text, "\x00", "\x00\xff"))
 	to := append(from[:len(from):len(from)], 0xFF)
 	return kv.Selection{Start: append(before[:len(before):len(before)], from), End: append(before[:len(before):len(before)], to)}
@@ -98,7 +99,8 @@ func valueOf(text string) kv.Value {
 	return kv.Bytes([]byte(text))
 }
 
-// textOf returns a value as text: of a JSON string its characters, of anything else that is neither text nor bytes its JSON.
+// textOf returns a value as text: of a JSON string its characters, of anything else that is neither
+// text nor bytes its JSON.
 func textOf(v kv.Value) (string, error) {
 	switch v.Encoding {
 	case host.EncodedText, host.EncodedBytes:

@@ -78,8 +78,8 @@ func (s *Store) GetAll(group string) (map[string]string, error) {
 	return all, nil
 }
 
-// All ranges over the keys and values of a group in the order of the keys, as they are when the loop begins. The loop may
-// change the store. An error ends it, as does more than an hour.
+// All ranges over the keys and values of a group in the order of the keys, as they are when the
+// loop begins. The loop may change the store. An error ends it, as does more than an hour.
 func (s *Store) All(group string) iter.Seq2[KeyValue, error] { return s.all("All", group) }
 
 func (s *Store) all(op, group string) iter.Seq2[KeyValue, error] {
@@ -103,8 +103,9 @@ func (s *Store) all(op, group string) iter.Seq2[KeyValue, error] {
 // AllSeq is All.
 func (s *Store) AllSeq(group string) iter.Seq2[KeyValue, error] { return s.All(group) }
 
-// GetPage returns up to limit keys and values of a group, after the first offset ones, in the order of the keys. An offset
-// has up to 10,000. A page after changes may repeat or miss keys; [Store.GetPageAfter] does not.
+// GetPage returns up to limit keys and values of a group, after the first offset ones, in the order
+// of the keys. An offset has up to 10,000. A page after changes may repeat or miss keys;
+// [Store.GetPageAfter] does not.
 func (s *Store) GetPage(group string, offset, limit int) ([]KeyValue, error) {
 	if offset < 0 || limit < 0 {
 		return nil, s.fault("GetPage", host.Errorf(host.InvalidArgument, "the offset %d or the limit %d is negative", offset, limit))
@@ -115,7 +116,8 @@ func (s *Store) GetPage(group string, offset, limit int) ([]KeyValue, error) {
 	return s.page("GetPage", s.group(group), kv.Selection{Prefix: prefixOf(s.full(group))}, offset, limit)
 }
 
-// GetPageAfter returns up to limit keys and values of a group whose keys are greater than one, in the order of the keys.
+// GetPageAfter returns up to limit keys and values of a group whose keys are greater than one, in
+// the order of the keys.
 func (s *Store) GetPageAfter(group, after string, limit int) ([]KeyValue, error) {
 	if limit < 0 {
 		return nil, s.fault("GetPageAfter", host.Errorf(host.InvalidArgument, "the limit %d is negative", limit))
@@ -173,16 +175,16 @@ func (s *Store) GroupExists(group string) (bool, error) {
 	return false, nil
 }
 
-// CountAll returns how many keys the groups have whose names begin with a text, "" for all. Capital and small letters differ.
-// It reads the keys, except those of a whole namespace with a quota.
+// CountAll returns how many keys the groups have whose names begin with a text, "" for all. Capital
+// and small letters differ. It reads the keys, except those of a whole namespace with a quota.
 func (s *Store) CountAll(prefix string) (int, error) {
 	n := int64(0)
 	err := s.groups(prefix, func(_ string, keys int64) bool { n += keys; return true })
 	return int(n), s.fault("CountAll", err)
 }
 
-// Groups returns the groups whose names begin with a text, in their order. In a namespace names are without that of the
-// namespace.
+// Groups returns the groups whose names begin with a text, in their order. In a namespace names are
+// without that of the namespace.
 func (s *Store) Groups(prefix string) ([]string, error) {
 	list := []string{}
 	for group, err := range s.groupsSeq("Groups", prefix) {
@@ -195,7 +197,8 @@ func (s *Store) Groups(prefix string) ([]string, error) {
 	return list, nil
 }
 
-// GroupsSeq ranges over the groups whose names begin with a text, each once, namespace by namespace. An error ends the loop.
+// GroupsSeq ranges over the groups whose names begin with a text, each once, namespace by
+// namespace. An error ends the loop.
 func (s *Store) GroupsSeq(prefix string) iter.Seq2[string, error] {
 	return s.groupsSeq("GroupsSeq", prefix)
 }
@@ -221,8 +224,8 @@ func (s *Store) groupsSeq(op, prefix string) iter.Seq2[string, error] {
 	}
 }
 
-// groups visits the groups whose names begin with a text, with numbers of their keys: a group is visited once, or for each of
-// its keys.
+// groups visits the groups whose names begin with a text, with numbers of their keys: a group is
+// visited once, or for each of its keys.
 func (s *Store) groups(prefix string, visit func(group string, keys int64) bool) error {
 	if s.closed() {
 		return ErrClosed
@@ -261,9 +264,9 @@ func (s *Store) counted(namespace kv.Key, visit func(group string, keys int64) b
 	return true, nil
 }
 
-// Render fills a template of text/template with the values of a group: the value of the key a is {{.a}}, or {{get "a-b"}} if
-// the name is no identifier. An absent key is <no value>. See [kv.RenderConfig] for the functions and bounds. In a
-// transaction it fails.
+// Render fills a template of text/template with the values of a group: the value of the key a is
+// {{.a}}, or {{get "a-b"}} if the name is no identifier. An absent key is <no value>. See
+// [kv.RenderConfig] for the functions and bounds. In a transaction it fails.
 func (s *Store) Render(template, group string) (string, error) {
 	return s.render(template, group, false)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/cairn-run/cairn/actor/kv"
 )
 
-// A ScopedStore is the part of a store that is a namespace: its group g is the group NAMESPACE:g of the store, and the group
-// "" is [DefaultGroup].
+// A ScopedStore is the part of a store that is a namespace: its group g is the group NAMESPACE:g of
+// the store, and the group "" is [DefaultGroup].
 type ScopedStore = Store
 
 // A QuotaConfig bounds a namespace. 0 is no bound.
@@ -28,10 +28,11 @@ func NewScoped(s *Store, namespace string) (*ScopedStore, error) {
 	return &Store{s.core, s.namespace + namespace + ":", s.tx}, nil
 }
 
-// NewScopedWithQuota is NewScoped, and sets the quota of the namespace. The quota is stored, and holds for every writer, also
-// through the store itself and in transactions: a change that passes it is [ErrQuotaExceeded]. Keys that are overwritten, and
-// expired ones, take nothing. A quota that is lower than what is there removes nothing. A group of the store with
-// the name of the namespace counts, too.
+// NewScopedWithQuota is NewScoped, and sets the quota of the namespace. The quota is stored, and
+// holds for every writer, also through the store itself and in transactions: a change that passes
+// it is [ErrQuotaExceeded]. Keys that are overwritten, and expired ones, take nothing. A quota that
+// is lower than what is there removes nothing. A group of the store with the name of the namespace
+// counts, too.
 func NewScopedWithQuota(s *Store, namespace string, q QuotaConfig) (*ScopedStore, error) {
 	const op = "NewScopedWithQuota"
 	scoped, err := NewScoped(s, namespace)

@@ -38,13 +38,15 @@ type core struct {
 // The actor of a store that owns its node.
 var stores = actor.NewType[struct{}]("store")
 
-// memory is how much memory the node of a store may take, and storage how much it stores at most: no bound but the disk.
+// memory is how much memory the node of a store may take, and storage how much it stores at most:
+// no bound but the disk.
 const (
 	memory  = 256 << 20
 	storage = 1 << 60
 )
 
-// Open opens the store in a directory, which is made if it is missing. One process at a time can open it.
+// Open opens the store in a directory, which is made if it is missing. One process at a time can
+// open it.
 func Open(dir string) (*Store, error) { return open(runtime.Options{Dir: dir}) }
 
 // New is Open, and opens a store in memory for the path ":memory:".
@@ -68,15 +70,17 @@ func open(o runtime.Options) (*Store, error) {
 	return s, nil
 }
 
-// Of returns the store of an actor: Of(ref.KV()). Closing it ends its watchers and callbacks; the node goes on.
+// Of returns the store of an actor: Of(ref.KV()). Closing it ends its watchers and callbacks; the
+// node goes on.
 func Of(of kv.Store) *Store {
 	c := &core{kv: of, callbacks: make(map[*follower]struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return &Store{core: c}
 }
 
-// Close ends the watchers and callbacks, waits for callbacks that run, and closes what Open has opened. Later calls return
-// the same. It must not be called in a callback. The Close of a namespace or a transaction does nothing.
+// Close ends the watchers and callbacks, waits for callbacks that run, and closes what Open has
+// opened. Later calls return the same. It must not be called in a callback. The Close of a
+// namespace or a transaction does nothing.
 func (s *Store) Close() error {
 	if s == nil || s.core == nil || s.namespace != "" || s.tx != nil {
 		return nil

@@ -200,7 +200,8 @@ func TestScopes(t *testing.T) {
 	})
 }
 
-// The keys of a group with the name of a namespace are between those of the namespace. Keys of other interfaces are there, too.
+// The keys of a group with the name of a namespace are between those of the namespace. Keys of
+// other interfaces are there, too.
 func TestGroupsAreApartFromNamespacesAndOtherKeys(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		ok(t, r.Set("a", "k", "1"), r.Set("a", "z", "2"), r.Set("a:m", "k", "3"), r.Set("a:m", "k2", "4"), r.Set("a.b:c", "k", "5"))
@@ -325,7 +326,8 @@ func TestRender(t *testing.T) {
 	})
 }
 
-// A history of random calls gives what the same calls on a map give, also after restarts, sleep and crashes.
+// A history of random calls gives what the same calls on a map give, also after restarts, sleep and
+// crashes.
 func TestRandomCallsAreThoseOfAMap(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {

@@ -23,9 +23,11 @@ const (
 	EventSet EventType = iota
 	// EventDelete: a key was removed, or has expired; see Event.Cause.
 	EventDelete
-	// EventDeleteGroup: all keys of a group were removed. The watcher of one key gets an EventDelete instead.
+	// EventDeleteGroup: all keys of a group were removed. The watcher of one key gets an
+	// EventDelete instead.
 	EventDeleteGroup
-	// EventGap: the reader was so slow that events are no longer in the log. It has no group and no key.
+	// EventGap: the reader was so slow that events are no longer in the log. It has no group and no
+	// key.
 	EventGap
 )
 
@@ -53,7 +55,8 @@ type Event struct {
 	Key string
 	// Value is that of an EventSet.
 	Value string
-	// Timestamp is the time of the commit, and Version counts commits: later ones have greater versions.
+	// Timestamp is the time of the commit, and Version counts commits: later ones have greater
+	// versions.
 	Timestamp time.Time
 	Version   uint64
 	// Cause of an EventDelete is "delete", "delete_group" or "expired".
@@ -62,8 +65,9 @@ type Event struct {
 	Missed uint64
 }
 
-// A Watcher gets events from Ch. The channel holds 16 events. A watcher that is slower delays nobody and loses nothing: later
-// events wait in the log of the store, which keeps the last 100,000 of up to 64 MiB.
+// A Watcher gets events from Ch. The channel holds 16 events. A watcher that is slower delays
+// nobody and loses nothing: later events wait in the log of the store, which keeps the last 100,000
+// of up to 64 MiB.
 type Watcher struct {
 	// Ch is closed after Unwatch or the store's Close, or when Err has an error.
 	Ch <-chan Event
@@ -71,7 +75,8 @@ type Watcher struct {
 	follower *follower
 }
 
-// Err returns why there are no more events; nil if Ch is open, or was closed by Unwatch or the store's Close.
+// Err returns why there are no more events; nil if Ch is open, or was closed by Unwatch or the
+// store's Close.
 func (w *Watcher) Err() error {
 	if w == nil || w.follower == nil {
 		return nil
@@ -84,11 +89,12 @@ func (w *Watcher) Err() error {
 // watchBuffer is how many events the channel of a watcher holds.
 const watchBuffer = 16
 
-// Watch returns a watcher of the changes that follow: of one key; of a group, for the key "*"; or of all groups, for the
-// group "*", which in a namespace are those of the namespace. Unwatch must be called when it is no longer read.
+// Watch returns a watcher of the changes that follow: of one key; of a group, for the key "*"; or
+// of all groups, for the group "*", which in a namespace are those of the namespace. Unwatch must
+// be called when it is no longer read.
 //
-// The first Watch or OnChange of a store makes it keep its changes in a log, which it does from then on. That takes a second
-// or so for a million keys.
+// The first Watch or OnChange of a store makes it keep its changes in a log, which it does from
+// then on. That takes a second or so for a million keys.
 func (s *Store) Watch(group, key string) *Watcher {
 	ch := make(chan Event, watchBuffer)
 	f := s.follow("Watch", s.selects(group, key), func(ctx context.Context, e Event) {
@@ -108,9 +114,10 @@ func (s *Store) Unwatch(w *Watcher) {
 	}
 }
 
-// OnChange calls f for each change that follows, in the order of the commits, one at a time, after the change is durable. f
-// holds up no writer and may use the store, except Close and Sync. If f panics, the panic is logged, and f is called for the
-// next change. The function that it returns ends the calls; one that runs goes on.
+// OnChange calls f for each change that follows, in the order of the commits, one at a time, after
+// the change is durable. f holds up no writer and may use the store, except Close and Sync. If f
+// panics, the panic is logged, and f is called for the next change. The function that it returns
+// ends the calls; one that runs goes on.
 func (s *Store) OnChange(f func(Event)) (stop func()) {
 	follower := s.follow("OnChange", selected{all: true, each: true}, func(_ context.Context, e Event) {
 		defer func() {
@@ -134,8 +141,8 @@ func (s *Store) OnChange(f func(Event)) (stop func()) {
 	}
 }
 
-// Sync waits until all callbacks have returned for the changes so far. It fails if ctx ends, or if a callback is no longer
-// told of changes. It must not be called in a callback.
+// Sync waits until all callbacks have returned for the changes so far. It fails if ctx ends, or if
+// a callback is no longer told of changes. It must not be called in a callback.
 func (s *Store) Sync(ctx context.Context) error {
 	if s.closed() {
 		return s.fault("Sync", ErrClosed)
@@ -253,7 +260,8 @@ func (s *Store) follow(op string, of selected, deliver func(context.Context, Eve
 	return f
 }
 
-// begin makes the store keep its changes, and returns where the log ends. Then the caller owes followers.Done.
+// begin makes the store keep its changes, and returns where the log ends. Then the caller owes
+// followers.Done.
 func (s *Store) begin(ctx context.Context) (kv.Position, error) {
 	if s.closed() {
 		return kv.Position{}, ErrClosed
@@ -332,7 +340,8 @@ type removed struct {
 	groups  map[string]bool
 }
 
-// event returns an event of the log as one of the store; false if it is none that is selected, or was told with its group.
+// event returns an event of the log as one of the store; false if it is none that is selected, or
+// was told with its group.
 func (r *removed) event(e *kv.Event, of *selected, namespace string) (Event, bool) {
 	group, key, ok := split(e.Key)
 	if !ok || !of.has(group, key) || len(group) < len(namespace) || group[:len(namespace)] != namespace {

@@ -184,7 +184,8 @@ func TestManyLargeWritesWait(t *testing.T) {
 	same(t, 4)(st.Count("g"))
 }
 
-// Many writers with watchers and callbacks: each reader gets every change once, in the order of the commits.
+// Many writers with watchers and callbacks: each reader gets every change once, in the order of the
+// commits.
 func TestManyWritersAndReaders(t *testing.T) {
 	st, err := store.New(":memory:")
 	ok(t, err)

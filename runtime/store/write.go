@@ -15,7 +15,8 @@ func (s *Store) Set(group, key, value string) error {
 	return s.write("Set", kv.Put(keyOf(s.full(group), key), valueOf(value)))
 }
 
-// SetWithTTL stores a value for a time, 1 ms to 100 years. Then it is gone for every method at once.
+// SetWithTTL stores a value for a time, 1 ms to 100 years. Then it is gone for every method at
+// once.
 func (s *Store) SetWithTTL(group, key, value string, ttl time.Duration) error {
 	if ttl < time.Millisecond {
 		return s.fault("SetWithTTL", host.Errorf(host.InvalidArgument, "the time to live is %s; at least 1 ms is expected", ttl).With("field", "ttl"))
@@ -33,8 +34,8 @@ func (s *Store) DeleteGroup(group string) error {
 	return s.remove("DeleteGroup", kv.Selection{Prefix: prefixOf(s.full(group))}, s.group(group))
 }
 
-// DeletePrefix removes all keys of the groups whose names begin with a text, "" for all, in one commit. Capital and small
-// letters differ.
+// DeletePrefix removes all keys of the groups whose names begin with a text, "" for all, in one
+// commit. Capital and small letters differ.
 func (s *Store) DeletePrefix(prefix string) error {
 	if s.closed() {
 		return s.fault("DeletePrefix", ErrClosed)
@@ -43,8 +44,9 @@ func (s *Store) DeletePrefix(prefix string) error {
 	return s.remove("DeletePrefix", beginning(prefix), func(it *item) bool { return len(it.group) >= len(prefix) && it.group[:len(prefix)] == prefix })
 }
 
-// remove removes the items of a selection that match. What it has listed must still be so when it commits, or it would take along what
-// came into a range meanwhile. That cannot be checked of more entries than one commit checks.
+// remove removes the items of a selection that match. What it has listed must still be so when it
+// commits, or it would take along what came into a range meanwhile. That cannot be checked of more
+// entries than one commit checks.
 func (s *Store) remove(op string, of kv.Selection, match func(*item) bool) error {
 	if s.closed() {
 		return s.fault(op, ErrClosed)
@@ -62,8 +64,9 @@ func (s *Store) remove(op string, of kv.Selection, match func(*item) bool) error
 	return s.write(op, all...)
 }
 
-// PurgeExpired removes keys that have expired, and returns how many. No method sees them anyway, and they are removed within
-// an hour of their time, or within a second if the store has watchers or quotas.
+// PurgeExpired removes keys that have expired, and returns how many. No method sees them anyway,
+// and they are removed within an hour of their time, or within a second if the store has watchers
+// or quotas.
 func (s *Store) PurgeExpired() (int64, error) {
 	if s.closed() {
 		return 0, s.fault("PurgeExpired", ErrClosed)
@@ -100,7 +103,8 @@ const (
 	lastPause  = 100 * time.Millisecond
 )
 
-// patiently calls f until it does something else than to fail with the code Overloaded, which does nothing.
+// patiently calls f until it does something else than to fail with the code Overloaded, which does
+// nothing.
 func (s *Store) patiently(f func() error) error {
 	for end, pause := time.Now().Add(patience), firstPause; ; pause = min(2*pause, lastPause) {
 		err := f()
@@ -117,8 +121,8 @@ func (s *Store) patiently(f func() error) error {
 	}
 }
 
-// deletions returns the mutations that remove the items of a selection that match, which are all of their groups: of a group
-// that has its prefix for itself one, of another one for each key.
+// deletions returns the mutations that remove the items of a selection that match, which are all of
+// their groups: of a group that has its prefix for itself one, of another one for each key.
 func (s *Store) deletions(of kv.Selection, match func(*item) bool) (all []kv.Mutation, err error) {
 	type found struct {
 		keys   []kv.Key
@@ -167,10 +171,11 @@ func (s *Store) deletions(of kv.Selection, match func(*item) bool) (all []kv.Mut
 	return all, nil
 }
 
-// Transaction calls f with a view of the store, and commits what f does there as one, unless f returns an error or panics:
-// then nothing is done. Reads of the view see its writes. If another commit changes what f has read, f is called again, up
-// to 8 times, and then the error is a [kv.ConflictError]. So f should do nothing else that lasts. What f does in the store
-// itself is not part of the transaction. The view is for one goroutine at a time, until f returns.
+// Transaction calls f with a view of the store, and commits what f does there as one, unless f
+// returns an error or panics: then nothing is done. Reads of the view see its writes. If another
+// commit changes what f has read, f is called again, up to 8 times, and then the error is a
+// [kv.ConflictError]. So f should do nothing else that lasts. What f does in the store itself is
+// not part of the transaction. The view is for one goroutine at a time, until f returns.
 func (s *Store) Transaction(f func(tx *Store) error) error {
 	switch {
 	case s.closed():
@@ -200,8 +205,8 @@ var errNested = host.Errorf(host.FailedPrecondition, "a transaction cannot begin
 // A Tx is a transaction that the caller ends. It is for one goroutine at a time.
 type Tx struct{ *Store }
 
-// Begin begins a transaction, which ends with [Tx.Commit] or [Tx.Rollback], or by itself if it rests for more than 30 s. Reads
-// see its writes. Nothing is written before Commit.
+// Begin begins a transaction, which ends with [Tx.Commit] or [Tx.Rollback], or by itself if it
+// rests for more than 30 s. Reads see its writes. Nothing is written before Commit.
 func (s *Store) Begin() (Tx, error) {
 	switch {
 	case s.closed():
@@ -212,8 +217,8 @@ func (s *Store) Begin() (Tx, error) {
 	return Tx{&Store{s.core, s.namespace, s.kv.Begin()}}, nil
 }
 
-// Commit ends the transaction, and returns when what it wrote is durable. If another commit has changed what the transaction
-// has read, nothing is done, and the error is a [kv.ConflictError].
+// Commit ends the transaction, and returns when what it wrote is durable. If another commit has
+// changed what the transaction has read, nothing is done, and the error is a [kv.ConflictError].
 func (tx Tx) Commit() error {
 	switch {
 	case tx.closed():

@@ -40,8 +40,9 @@ type uploader interface {
 	close()
 }
 
-// client sends one signal by OTLP over HTTP. OpenTelemetry's own client is not used, because it links gRPC and its gateway, some MB.
-// They also make go mod tidy fail in a module that has an older genproto, which comes with Pebble.
+// client sends one signal by OTLP over HTTP. OpenTelemetry's own client is not used, because it
+// links gRPC and its gateway, some MB. They also make go mod tidy fail in a module that has an
+// older genproto, which comes with Pebble.
 type client struct {
 	signal  signal
 	http    http.Client
@@ -86,7 +87,8 @@ func (s signal) positive(name string) (int, error) {
 	return int(n), nil
 }
 
-// newClient reads the OTEL_EXPORTER_OTLP_* variables. An endpoint that is not empty replaces theirs.
+// newClient reads the OTEL_EXPORTER_OTLP_* variables. An endpoint that is not empty replaces
+// theirs.
 func newClient(s signal, endpoint string) (*client, error) {
 	c := &client{signal: s, headers: http.Header{}, ends: make(chan struct{})}
 	name := "the endpoint"
@@ -194,7 +196,8 @@ func (c *client) uploadMetrics(ctx context.Context, m *metricspb.MetricsData) (r
 	return c.post(ctx, b)
 }
 
-// post sends one request. It tries again after faults that go away, until ctx ends or end is called.
+// post sends one request. It tries again after faults that go away, until ctx ends or end is
+// called.
 func (c *client) post(ctx context.Context, body []byte) (rejected int64, err error) {
 	if c.gzip {
 		var packed bytes.Buffer
@@ -225,7 +228,8 @@ func (c *client) post(ctx context.Context, body []byte) (rejected int64, err err
 	}
 }
 
-// send makes one attempt. after is how long to wait before the next one, or negative if there must be none.
+// send makes one attempt. after is how long to wait before the next one, or negative if there must
+// be none.
 func (c *client) send(ctx context.Context, body []byte) (rejected int64, after time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
@@ -265,7 +269,8 @@ func (c *client) send(ctx context.Context, body []byte) (rejected int64, after t
 	return rejectedItems(reply), 0, nil
 }
 
-// rejectedInJSON returns the same as rejectedItems of a reply in JSON, where a number may be a string.
+// rejectedInJSON returns the same as rejectedItems of a reply in JSON, where a number may be a
+// string.
 func rejectedInJSON(reply []byte) int64 {
 	var r struct {
 		PartialSuccess struct{ RejectedSpans, RejectedDataPoints json.Number }
@@ -280,7 +285,8 @@ func rejectedInJSON(reply []byte) int64 {
 	return n
 }
 
-// rejectedItems returns the member rejected_spans or rejected_data_points (1) of partial_success (1) of the reply of a collector.
+// rejectedItems returns the member rejected_spans or rejected_data_points (1) of partial_success
+// (1) of the reply of a collector.
 func rejectedItems(reply []byte) int64 {
 	return int64(field(reply, func(b []byte) uint64 {
 		return field(b, nil)

@@ -164,7 +164,8 @@ func TestRejectedSpansAreCounted(t *testing.T) {
 	errorIf(t, n != 2 || err == nil || !strings.Contains(err.Error(), "x rejected 1 of 3"), "Push returned %d, %v", n, err)
 }
 
-// TestVariables sets one variable at a time. A wrong one is named in the error, and its secret is not.
+// TestVariables sets one variable at a time. A wrong one is named in the error, and its secret is
+// not.
 func TestVariables(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing.pem")
 	empty := filepath.Join(t.TempDir(), "empty.pem")

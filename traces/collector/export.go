@@ -25,8 +25,9 @@ type batching struct {
 
 var defaultBatching = batching{queue: 2048, batch: 512, delay: 5 * time.Second, timeout: 30 * time.Second}
 
-// Exporter sends spans to a collector by OTLP over HTTP. Export waits for nothing: when the collector is slow, spans are dropped
-// and counted. An Exporter has one goroutine, for which Close waits.
+// Exporter sends spans to a collector by OTLP over HTTP. Export waits for nothing: when the
+// collector is slow, spans are dropped and counted. An Exporter has one goroutine, for which Close
+// waits.
 type Exporter struct {
 	client  uploader
 	o       batching
@@ -50,9 +51,10 @@ type queued struct {
 	size     int
 }
 
-// NewExporter returns the exporter that the OTEL_* variables of the environment configure. It is nil if they name no endpoint, or
-// turn traces off with OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER. The protocols are http/protobuf and http/json. The log is told when the
-// collector begins to fail, and when it takes spans again.
+// NewExporter returns the exporter that the OTEL_* variables of the environment configure. It is
+// nil if they name no endpoint, or turn traces off with OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER.
+// The protocols are http/protobuf and http/json. The log is told when the collector begins to fail,
+// and when it takes spans again.
 func NewExporter(log *slog.Logger) (*Exporter, error) {
 	on, err := spans.enabled()
 	if !on {
@@ -113,7 +115,8 @@ func (e *Exporter) Export(r *traces.Resource, s *traces.Span) {
 // Dropped returns how many spans were not sent.
 func (e *Exporter) Dropped() uint64 { return e.dropped.Load() }
 
-// Close sends what is queued, and waits for it until ctx ends. Spans that are not sent by then are dropped and counted.
+// Close sends what is queued, and waits for it until ctx ends. Spans that are not sent by then are
+// dropped and counted.
 func (e *Exporter) Close(ctx context.Context) error {
 	e.mu.Lock()
 	if !e.closed {

@@ -83,7 +83,8 @@ func TestSpansAreExportedInBatches(t *testing.T) {
 	})
 }
 
-// TestACollectorThatHangsBlocksNothing: spans are dropped and counted, and Close ends with its context.
+// TestACollectorThatHangsBlocksNothing: spans are dropped and counted, and Close ends with its
+// context.
 func TestACollectorThatHangsBlocksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &collector{send: func(ctx context.Context) error {

@@ -16,8 +16,9 @@ import (
 	"github.com/cairn-run/cairn/traces"
 )
 
-// MetricExporter sends metrics to a collector by OTLP over HTTP: all of them, again and again. A collector that is slow or away delays
-// nothing. A MetricExporter has one goroutine, for which Close waits.
+// MetricExporter sends metrics to a collector by OTLP over HTTP: all of them, again and again. A
+// collector that is slow or away delays nothing. A MetricExporter has one goroutine, for which
+// Close waits.
 type MetricExporter struct {
 	client   *client
 	gather   func() ([]*dto.MetricFamily, error)
@@ -32,10 +33,11 @@ type MetricExporter struct {
 	done     chan struct{}
 }
 
-// NewMetricExporter returns the exporter that the OTEL_* variables of the environment configure. It is nil if they name no endpoint, or
-// turn metrics off with OTEL_SDK_DISABLED or OTEL_METRICS_EXPORTER. The protocols are http/protobuf and http/json, and sums are
-// cumulative. gather returns the metrics in Prometheus' form; attributes describe the program that has them. The log is told when the
-// collector begins to fail, and when it takes metrics again.
+// NewMetricExporter returns the exporter that the OTEL_* variables of the environment configure. It
+// is nil if they name no endpoint, or turn metrics off with OTEL_SDK_DISABLED or
+// OTEL_METRICS_EXPORTER. The protocols are http/protobuf and http/json, and sums are cumulative.
+// gather returns the metrics in Prometheus' form; attributes describe the program that has them.
+// The log is told when the collector begins to fail, and when it takes metrics again.
 func NewMetricExporter(gather func() ([]*dto.MetricFamily, error), attributes []traces.Attribute, log *slog.Logger) (*MetricExporter, error) {
 	e, err := newMetricExporter(gather, attributes, log)
 	if e != nil {
@@ -161,7 +163,8 @@ func (h *health) is(err error) {
 	h.bad = err != nil
 }
 
-// enabled reports whether the environment names a collector for the signal, and does not turn it off.
+// enabled reports whether the environment names a collector for the signal, and does not turn it
+// off.
 func (s signal) enabled() (bool, error) {
 	endpoint, _ := s.variable("ENDPOINT")
 	if endpoint == "" || strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true") {

@@ -162,7 +162,8 @@ func TestAMetricThatIsLargerThanARequestIsDivided(t *testing.T) {
 	errorIf(t, !slices.Equal(values, want), "the values are %v, want %v", values, want)
 }
 
-// TestValuesBeginWithWhatCountsThem: a rate from the start of the node on must not hold what the process did before.
+// TestValuesBeginWithWhatCountsThem: a rate from the start of the node on must not hold what the
+// process did before.
 func TestValuesBeginWithWhatCountsThem(t *testing.T) {
 	list := families(t)[:1]
 	for _, name := range []string{"process_cpu_seconds_total", "go_memstats_frees_total", "gone_total"} {

@@ -17,9 +17,11 @@ import (
 
 var scope = &commonpb.InstrumentationScope{Name: traces.RuntimeScope}
 
-// otlpMetrics returns metrics in the form of OTLP, under the same names. The mapping is that of OpenTelemetry's "Prometheus and
-// OpenMetrics Compatibility"; bounds of histograms are classic ones. A value without a creation time counts since start, and one of Go's
-// runtime or of the process since the process began. A metric that is larger than a request becomes several, which divide its points.
+// otlpMetrics returns metrics in the form of OTLP, under the same names. The mapping is that of
+// OpenTelemetry's "Prometheus and OpenMetrics Compatibility"; bounds of histograms are classic
+// ones. A value without a creation time counts since start, and one of Go's runtime or of the
+// process since the process began. A metric that is larger than a request becomes several, which
+// divide its points.
 func otlpMetrics(families []*dto.MetricFamily, start, now time.Time) (list []*metricspb.Metric) {
 	began := nanoseconds(start)
 	for _, f := range families {

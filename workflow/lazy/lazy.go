@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// A Context ends when its parent ends or when it is canceled, as a context of context.WithCancelCause does. The first call
-// of Done makes such a context; most bodies never call Done. The zero value is not usable before Init. It must not be copied.
+// A Context ends when its parent ends or when it is canceled, as a context of
+// context.WithCancelCause does. The first call of Done makes such a context; most bodies never call
+// Done. The zero value is not usable before Init. It must not be copied.
 type Context struct {
 	parent context.Context
 

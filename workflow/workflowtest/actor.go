@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
 
-// An Actor is what one run belongs to: its rows, its queues, and its state. Methods that change something only write; see Env
-// for what lets the run go on.
+// An Actor is what one run belongs to: its rows, its queues, and its state. Methods that change
+// something only write; see Env for what lets the run go on.
 type Actor struct {
 	w *world
 	a *memory.Actor
@@ -20,7 +20,8 @@ var values = sync.OnceValue(func() *wfhost.Program {
 	return workflow.NewFunction("values", func(workflow.Context, struct{}) (struct{}, error) { return struct{}{}, nil }).Program()
 })
 
-// control runs a control function. After one that changes what has happened, the run is opened again.
+// control runs a control function. After one that changes what has happened, the run is opened
+// again.
 func (a *Actor) control(reopen bool, f func(t wfhost.Turn) error) error {
 	a.w.t.Helper()
 	if reopen {
@@ -57,8 +58,9 @@ func (a *Actor) Rewind(entry wfhost.EntryID) error {
 	return a.control(true, func(t wfhost.Turn) error { return wfhost.Rewind(t, entry) })
 }
 
-// Restore replaces the run by a recorded one, which goes on from where it was: see wfhost.Import. Its clock must not be
-// behind, so the Env's is set to when the recording was made, if that is later.
+// Restore replaces the run by a recorded one, which goes on from where it was: see wfhost.Import.
+// Its clock must not be behind, so the Env's is set to when the recording was made, if that is
+// later.
 func (a *Actor) Restore(rec *wfhost.Recording) error {
 	return a.control(true, func(t wfhost.Turn) error {
 		if a.w.Now.Before(rec.Manifest.Time) {
@@ -100,8 +102,8 @@ type Request struct {
 	id uint64
 }
 
-// Reply reports whether the message was answered, and decodes the answer into what v points to; nil drops it. If it was
-// answered with an error, that is returned, as a *workflow.FailureError.
+// Reply reports whether the message was answered, and decodes the answer into what v points to; nil
+// drops it. If it was answered with an error, that is returned, as a *workflow.FailureError.
 func (q *Request) Reply(v any) (answered bool, err error) {
 	w := q.a.w
 	w.t.Helper()
@@ -170,8 +172,8 @@ func (a *Actor) Status() wfhost.RunStatus {
 	return s
 }
 
-// Published decodes the value that the run shows of itself (see workflow.Publish) into what v points to, and reports whether
-// there is one.
+// Published decodes the value that the run shows of itself (see workflow.Publish) into what v
+// points to, and reports whether there is one.
 func (a *Actor) Published(v any) bool {
 	a.w.t.Helper()
 	s := a.Status()
@@ -188,7 +190,8 @@ func (a *Actor) Published(v any) bool {
 	return true
 }
 
-// History returns the entries of the run's history that a filter lets through, in the order of their places.
+// History returns the entries of the run's history that a filter lets through, in the order of
+// their places.
 func (a *Actor) History(f wfhost.Filter) (list []wfhost.HistoryEntry) {
 	a.w.t.Helper()
 	a.w.Mu.Lock()
@@ -196,7 +199,8 @@ func (a *Actor) History(f wfhost.Filter) (list []wfhost.HistoryEntry) {
 	return entries(a.w.t, a.a.Rows, f)
 }
 
-// Entry returns the entry of the history at a path: the first whose path matches the pattern (see Env.Stub). There must be one.
+// Entry returns the entry of the history at a path: the first whose path matches the pattern (see
+// Env.Stub). There must be one.
 func (a *Actor) Entry(pattern string) wfhost.HistoryEntry {
 	a.w.t.Helper()
 	for _, e := range a.History(wfhost.Filter{}) {

@@ -27,31 +27,33 @@ type ActorEnding struct {
 	// Published is the run's published value, State the actor's state.
 	Published string
 	State     any
-	// Queues has the bodies of the remaining messages, Replies the answers to requests, in the order of the requests.
+	// Queues has the bodies of the remaining messages, Replies the answers to requests, in the
+	// order of the requests.
 	Queues  map[string][]string
 	Replies []string
-	// Owed counts what would have to be undone should the run fail; Undone lists which undo handlers ran, each once.
+	// Owed counts what would have to be undone should the run fail; Undone lists which undo
+	// handlers ran, each once.
 	Owed   int
 	Undone []string
 }
 
-// WithTolerance has CrashEverywhere accept an ending that differs from the one without a crash. That is for steps that must run
-// at most once, for instance: a crash has them fail.
+// WithTolerance has CrashEverywhere accept an ending that differs from the one without a crash.
+// That is for steps that must run at most once, for instance: a crash has them fail.
 func WithTolerance(same func(want, got *Ending) bool) Option {
 	return func(o *options) { o.tolerate = same }
 }
 
-// WithCrashes bounds at how many commits CrashEverywhere lets the process die; they are spread evenly over the script. The
-// default, 0, is at all.
+// WithCrashes bounds at how many commits CrashEverywhere lets the process die; they are spread
+// evenly over the script. The default, 0, is at all.
 func WithCrashes(n int) Option { return func(o *options) { o.crashes = n } }
 
-// CrashEverywhere runs a script in an Env of its own, counts its commits, and runs it again with the process dying before,
-// and again after, each of them. Every time it must come to the same ending: that of the run, what it has published, the actor's
-// state, replies, what was undone, and what is left in queues. If it does not, the test fails with the commit and the
-// difference.
+// CrashEverywhere runs a script in an Env of its own, counts its commits, and runs it again with
+// the process dying before, and again after, each of them. Every time it must come to the same
+// ending: that of the run, what it has published, the actor's state, replies, what was undone, and
+// what is left in queues. If it does not, the test fails with the commit and the difference.
 //
-// The script starts the run, sends messages and so on, and must do the same each time. What it asserts is asserted with every
-// crash.
+// The script starts the run, sends messages and so on, and must do the same each time. What it
+// asserts is asserted with every crash.
 func CrashEverywhere[In, Out any](t testing.TB, d *workflow.Function[In, Out], script func(env *Env[In, Out]), opts ...Option) {
 	t.Helper()
 	first := New(t, d, opts...)
@@ -181,7 +183,8 @@ func commitOf(t *memory.Turn) string {
 	return memory.Name(t.Actor.Self) + ": " + strings.Join(parts, ", ")
 }
 
-// withoutAttempts removes the numbers of attempts from the text of an error, because a crash adds attempts.
+// withoutAttempts removes the numbers of attempts from the text of an error, because a crash adds
+// attempts.
 func withoutAttempts(text string) string {
 	for {
 		before, rest, ok := strings.Cut(text, " after ")

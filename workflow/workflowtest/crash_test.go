@@ -15,7 +15,8 @@ func attempt(ctx workflow.Context) (int, error) {
 	return workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) { return sc.Attempt(), nil })
 }
 
-// TestCrashEverywhereFindsWhatDependsOnCrashes has workflows that are wrong, each in a way that only a crash shows.
+// TestCrashEverywhereFindsWhatDependsOnCrashes has workflows that are wrong, each in a way that
+// only a crash shows.
 func TestCrashEverywhereFindsWhatDependsOnCrashes(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -9,8 +9,9 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
 
-// Diff says how the histories of two recordings differ, in lines that begin with - for what only a has and + for what only b
-// has; "" if they do not. Times, ids and numbers of attempts are left out, so two runs that did the same do not differ.
+// Diff says how the histories of two recordings differ, in lines that begin with - for what only a
+// has and + for what only b has; "" if they do not. Times, ids and numbers of attempts are left
+// out, so two runs that did the same do not differ.
 func Diff(a, b *wfhost.Recording) string {
 	left, right := describe(a), describe(b)
 	where := map[string]int{} // in right

@@ -13,9 +13,10 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
 
-// An Env is a host in memory for the run of one workflow, and for the runs that it spawns in other actors. It ends with the
-// test. Its methods may be called from several goroutines and from bodies of steps. Functions that run within a transaction,
-// such as the arguments of Update and Await, must not call them. A fault of the Env itself fails the test.
+// An Env is a host in memory for the run of one workflow, and for the runs that it spawns in other
+// actors. It ends with the test. Its methods may be called from several goroutines and from bodies
+// of steps. Functions that run within a transaction, such as the arguments of Update and Await,
+// must not call them. A fault of the Env itself fails the test.
 type Env[In, Out any] struct {
 	// Actor is the actor of the workflow.
 	*Actor
@@ -35,8 +36,8 @@ type options struct {
 	limit    int
 }
 
-// WithLimit bounds the number of events in one call of Wait, Advance and the like. More events fail the test, because the
-// run does not come to rest. The default is 1,000,000.
+// WithLimit bounds the number of events in one call of Wait, Advance and the like. More events fail
+// the test, because the run does not come to rest. The default is 1,000,000.
 func WithLimit(n int) Option { return func(o *options) { o.limit = n } }
 
 // WithPrograms adds workflows that Spawn with OnActor can start in other actors.
@@ -44,9 +45,10 @@ func WithPrograms(programs ...*wfhost.Program) Option {
 	return func(o *options) { o.programs = append(o.programs, programs...) }
 }
 
-// WithState gives each actor a state: what Tx.Host returns to Update and OnCommit, and what Await looks at, as a *S. fresh
-// returns that of a new actor. If types are named, it holds for actors of these types only. A transaction that is undone, or
-// that a crash prevents, leaves the state as it was before; for that, all that it leads to is copied.
+// WithState gives each actor a state: what Tx.Host returns to Update and OnCommit, and what Await
+// looks at, as a *S. fresh returns that of a new actor. If types are named, it holds for actors of
+// these types only. A transaction that is undone, or that a crash prevents, leaves the state as it
+// was before; for that, all that it leads to is copied.
 func WithState[S any](fresh func() *S, types ...string) Option {
 	return func(o *options) {
 		if o.states == nil {
@@ -66,8 +68,8 @@ func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.logger = func() *slog.Logger { return l } }
 }
 
-// WithClock sets when the Env begins. The default is 9 o'clock UTC on the first of June 2026. In a bubble of testing/synctest
-// it has no effect.
+// WithClock sets when the Env begins. The default is 9 o'clock UTC on the first of June 2026. In a
+// bubble of testing/synctest it has no effect.
 func WithClock(start time.Time) Option { return func(o *options) { o.start = start } }
 
 // New returns an Env for a workflow, with nothing started in it.
@@ -153,7 +155,8 @@ func (w *world) begin(a *memory.Actor, attempt *wfhost.Attempt) {
 	}
 }
 
-// Start starts the run with an input, and returns the Env. Starting it again with the same input does nothing.
+// Start starts the run with an input, and returns the Env. Starting it again with the same input
+// does nothing.
 func (e *Env[In, Out]) Start(in In) *Env[In, Out] {
 	e.w.t.Helper()
 	if err := e.a.Start(e.d.Program(), in, wfhost.StartOptions{ID: runID(e.a.Self)}); err != nil {
@@ -162,7 +165,8 @@ func (e *Env[In, Out]) Start(in In) *Env[In, Out] {
 	return e
 }
 
-// runID returns the id of the run of an actor: the same in each test, so that what is made from it is.
+// runID returns the id of the run of an actor: the same in each test, so that what is made from it
+// is.
 func runID(d workflow.Destination) (id [16]byte) {
 	h := uint64(14695981039346656037)
 	for i, s := range append([]string{d.Type}, d.Key...) {
@@ -200,9 +204,9 @@ func (e *UnfinishedError) Error() string {
 	return s
 }
 
-// Result is Wait for what the function has returned: its output, or the error that the run failed with. If the run was
-// cancelled, the error matches workflow.ErrCanceled also if the function returned none. If the run is not over, it is an
-// *UnfinishedError.
+// Result is Wait for what the function has returned: its output, or the error that the run failed
+// with. If the run was cancelled, the error matches workflow.ErrCanceled also if the function
+// returned none. If the run is not over, it is an *UnfinishedError.
 func (e *Env[In, Out]) Result() (Out, error) {
 	e.w.t.Helper()
 	var out Out
@@ -239,10 +243,12 @@ func (e *Env[In, Out]) Refuse(d workflow.Destination, err error) {
 	e.w.Refused[memory.Name(d)] = err
 }
 
-// Stub replaces the bodies of steps from now on. The pattern is that of a path, such as the history shows: names joined by
-// slashes, iterations of loops as ~7; or of the end of one, so a name alone means every step of that name. * stands for any text
-// without a slash, ? for any one character but a slash. That of an undo handler is "undo of " and then that of the step. fn returns what
-// the step's own body would. The last stub that matches counts. It also runs the number of times that the body would.
+// Stub replaces the bodies of steps from now on. The pattern is that of a path, such as the history
+// shows: names joined by slashes, iterations of loops as ~7; or of the end of one, so a name alone
+// means every step of that name. * stands for any text without a slash, ? for any one character but
+// a slash. That of an undo handler is "undo of " and then that of the step. fn returns what the
+// step's own body would. The last stub that matches counts. It also runs the number of times that
+// the body would.
 func (e *Env[In, Out]) Stub(pattern string, fn func(sc *workflow.StepCtx) (any, error)) *Env[In, Out] {
 	e.w.Mu.Lock()
 	defer e.w.Mu.Unlock()
@@ -250,7 +256,8 @@ func (e *Env[In, Out]) Stub(pattern string, fn func(sc *workflow.StepCtx) (any, 
 	return e
 }
 
-// Calls returns how often bodies were executed of steps whose path matches the pattern (see Stub), stubs included, in all actors.
+// Calls returns how often bodies were executed of steps whose path matches the pattern (see Stub),
+// stubs included, in all actors.
 func (e *Env[In, Out]) Calls(pattern string) (n int) {
 	e.w.Mu.Lock()
 	defer e.w.Mu.Unlock()
@@ -269,16 +276,17 @@ func (e *Env[In, Out]) Now() time.Time {
 	return e.w.Time()
 }
 
-// Commits returns the number of transactions committed since New, in all actors, without those of Start, Send and the like.
-// CrashAtCommit uses this number.
+// Commits returns the number of transactions committed since New, in all actors, without those of
+// Start, Send and the like. CrashAtCommit uses this number.
 func (e *Env[In, Out]) Commits() int {
 	e.w.Mu.Lock()
 	defer e.w.Mu.Unlock()
 	return e.w.Host.Commits
 }
 
-// CrashAtCommit makes the process die at the n-th commit since New, counted from 1, and restart at once. The contexts of
-// running bodies end, and the Env waits for the bodies; their results are lost.
+// CrashAtCommit makes the process die at the n-th commit since New, counted from 1, and restart at
+// once. The contexts of running bodies end, and the Env waits for the bodies; their results are
+// lost.
 func (e *Env[In, Out]) CrashAtCommit(n int, when When) *Env[In, Out] {
 	e.w.Mu.Lock()
 	defer e.w.Mu.Unlock()
@@ -286,8 +294,8 @@ func (e *Env[In, Out]) CrashAtCommit(n int, when When) *Env[In, Out] {
 	return e
 }
 
-// Crash makes the process die now and restart. In the body of a step, Crash returns first. The process then dies before the
-// run gets a result or progress of the body.
+// Crash makes the process die now and restart. In the body of a step, Crash returns first. The
+// process then dies before the run gets a result or progress of the body.
 func (e *Env[In, Out]) Crash() {
 	e.w.Crash()
 }
@@ -299,8 +307,8 @@ func (e *Env[In, Out]) Crashes() int {
 	return e.w.Host.Crashes
 }
 
-// Deploy replaces all programs, as a new version of the code does. It drops all memory, and each run continues with the new
-// program of its name.
+// Deploy replaces all programs, as a new version of the code does. It drops all memory, and each
+// run continues with the new program of its name.
 func (e *Env[In, Out]) Deploy(programs ...*wfhost.Program) {
 	e.w.t.Helper()
 	e.w.Rest()
@@ -308,15 +316,15 @@ func (e *Env[In, Out]) Deploy(programs ...*wfhost.Program) {
 	e.w.use(programs)
 }
 
-// Sleep puts all actors to sleep in order: bodies that run are told by their contexts, and count as not run unless they
-// succeed. The next thing that happens wakes them.
+// Sleep puts all actors to sleep in order: bodies that run are told by their contexts, and count as
+// not run unless they succeed. The next thing that happens wakes them.
 func (e *Env[In, Out]) Sleep() {
 	e.w.t.Helper()
 	e.w.Rest()
 }
 
-// Wait lets happen what is to happen, and the clock jump as far as runs want, until the run is over or nothing is left to do: it
-// waits for a message, say, or is paused. It returns the run's status.
+// Wait lets happen what is to happen, and the clock jump as far as runs want, until the run is over
+// or nothing is left to do: it waits for a message, say, or is paused. It returns the run's status.
 func (e *Env[In, Out]) Wait() wfhost.RunStatus {
 	e.w.t.Helper()
 	e.w.Drive(memory.Forever, e.a.Over)
@@ -329,20 +337,22 @@ func (e *Env[In, Out]) Settle() {
 	e.w.Drive(e.Now(), nil)
 }
 
-// Advance lets d pass, and happen what is to happen meanwhile. Paused runs try again when it is time for that.
+// Advance lets d pass, and happen what is to happen meanwhile. Paused runs try again when it is
+// time for that.
 func (e *Env[In, Out]) Advance(d time.Duration) {
 	e.w.t.Helper()
 	e.w.Drive(e.Now().Add(d), nil)
 }
 
-// Until is Wait until a condition holds, and reports whether it does. It is looked at between any two things that happen.
+// Until is Wait until a condition holds, and reports whether it does. It is looked at between any
+// two things that happen.
 func (e *Env[In, Out]) Until(cond func() bool) bool {
 	e.w.t.Helper()
 	return e.w.Drive(memory.Forever, cond)
 }
 
-// Reach is Until an operation whose path matches the pattern (see Stub) waits, or is a step whose body runs, in any actor. If
-// that does not come, it fails the test.
+// Reach is Until an operation whose path matches the pattern (see Stub) waits, or is a step whose
+// body runs, in any actor. If that does not come, it fails the test.
 func (e *Env[In, Out]) Reach(pattern string) {
 	e.w.t.Helper()
 	if !e.w.Drive(memory.Forever, func() bool { return e.w.Waits(func(path string) bool { return matches(pattern, path) }) }) {

@@ -13,9 +13,10 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
 
-// Replay replays a recorded run with a program, and fails the test if they do not agree: if the function asks for something else
-// than the history has, or returns something else than the run came to. No step is executed and nothing is written. Programs
-// besides d are those of WithPrograms; other options have no effect.
+// Replay replays a recorded run with a program, and fails the test if they do not agree: if the
+// function asks for something else than the history has, or returns something else than the run
+// came to. No step is executed and nothing is written. Programs besides d are those of
+// WithPrograms; other options have no effect.
 func Replay[In, Out any](t testing.TB, d *workflow.Function[In, Out], rec *wfhost.Recording, opts ...Option) {
 	t.Helper()
 	if problem := replayed(d.Program(), rec, opts); problem != nil {
@@ -23,8 +24,9 @@ func Replay[In, Out any](t testing.TB, d *workflow.Function[In, Out], rec *wfhos
 	}
 }
 
-// ReplayDir is Replay for all recordings in files whose paths match a pattern (see filepath.Glob); that there is none fails the
-// test as well. Keep a folder of recordings for each version that was released: testdata/v1/*.rec, testdata/v2/*.rec.
+// ReplayDir is Replay for all recordings in files whose paths match a pattern (see filepath.Glob);
+// that there is none fails the test as well. Keep a folder of recordings for each version that was
+// released: testdata/v1/*.rec, testdata/v2/*.rec.
 func ReplayDir[In, Out any](t testing.TB, d *workflow.Function[In, Out], pattern string, opts ...Option) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -96,8 +98,8 @@ func agree(p *wfhost.Program, s *wfhost.RunStatus, report *wfhost.Report) error 
 	return nil
 }
 
-// sameValue reports whether two encoded outputs of a program are of the same value. An encoding of another time need not be the
-// one of today.
+// sameValue reports whether two encoded outputs of a program are of the same value. An encoding of
+// another time need not be the one of today.
 func sameValue(p *wfhost.Program, a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -119,9 +121,10 @@ func sameValue(p *wfhost.Program, a, b []byte) bool {
 // RecordVariable is the variable of the environment that has Record write files.
 const RecordVariable = "CAIRN_RECORD"
 
-// Record keeps a recording in a file. A file that exists is left as it is, because it is of a version that was released: name
-// a new folder for each. One that does not is written if the environment has RecordVariable set, with its folders; otherwise
-// that it is missing fails the test.
+// Record keeps a recording in a file. A file that exists is left as it is, because it is of a
+// version that was released: name a new folder for each. One that does not is written if the
+// environment has RecordVariable set, with its folders; otherwise that it is missing fails the
+// test.
 func Record(t testing.TB, file string, rec *wfhost.Recording) {
 	t.Helper()
 	_, err := os.Stat(file)

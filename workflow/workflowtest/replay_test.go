@@ -14,8 +14,9 @@ import (
 	"github.com/cairn-run/cairn/workflow/workflowtest"
 )
 
-// booking is a workflow as it was first released, and as it was changed since, rightly and wrongly: "a" is a step, "?a" one that a
-// patch adds, "-a" one that was removed, "a>b" says that one was renamed, "~" sleeps, and "!" fails.
+// booking is a workflow as it was first released, and as it was changed since, rightly and wrongly:
+// "a" is a step, "?a" one that a patch adds, "-a" one that was removed, "a>b" says that one was
+// renamed, "~" sleeps, and "!" fails.
 func booking(operations string) *workflow.Function[none, none] {
 	return workflow.NewFunction("booking", func(ctx workflow.Context, _ none) (none, error) {
 		var err error
@@ -154,8 +155,8 @@ func TestDiff(t *testing.T) {
 	errorIf(t, diff != "", "a recording differs from itself:\n%s", diff)
 }
 
-// TestHistoryOfForm1Replays is about testdata/form1.rec, a run as the first documented encoding of histories stores it, which is
-// only read. It also goes on from there.
+// TestHistoryOfForm1Replays is about testdata/form1.rec, a run as the first documented encoding of
+// histories stores it, which is only read. It also goes on from there.
 func TestHistoryOfForm1Replays(t *testing.T) {
 	type state struct {
 		N int `cbor:"n"`

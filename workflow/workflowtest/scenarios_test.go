@@ -13,9 +13,10 @@ import (
 	"github.com/cairn-run/cairn/workflow/workflowtest"
 )
 
-// A scenario is a workflow of every kind of operation together with what happens to it. Its recording in testdata/v0 was made when
-// the package was first released; it must replay with the code below for ever, so neither is ever changed. New scenarios go
-// into the folder of the version that is released next.
+// A scenario is a workflow of every kind of operation together with what happens to it. Its
+// recording in testdata/v0 was made when the package was first released; it must replay with the
+// code below for ever, so neither is ever changed. New scenarios go into the folder of the version
+// that is released next.
 type scenario struct {
 	name   string
 	record func(t *testing.T) *wfhost.Recording

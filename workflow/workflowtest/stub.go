@@ -14,15 +14,16 @@ type stub struct {
 	fn      func(sc *workflow.StepCtx) (any, error)
 }
 
-// Block waits until the context of a step ends, and returns its error. It is for stubs that the test cuts off: the Env goes
-// on while it waits, although it otherwise waits for each body to return. In a bubble of testing/synctest, a receive from
-// sc.Done() does the same.
+// Block waits until the context of a step ends, and returns its error. It is for stubs that the
+// test cuts off: the Env goes on while it waits, although it otherwise waits for each body to
+// return. In a bubble of testing/synctest, a receive from sc.Done() does the same.
 func Block(sc *workflow.StepCtx) error { return memory.Block(sc) }
 
 // undoOf is what the name of the execution of an undo handler begins with.
 const undoOf = "undo of "
 
-// matches reports whether a pattern matches the path of an operation, or the end of it from the beginning of a name on.
+// matches reports whether a pattern matches the path of an operation, or the end of it from the
+// beginning of a name on.
 func matches(pattern, path string) bool {
 	if i := strings.Index(path, undoOf); i >= 0 {
 		var ok bool
@@ -43,7 +44,8 @@ func matches(pattern, path string) bool {
 	}
 }
 
-// glob reports whether a pattern matches a text: * stands for any text without a slash, ? for any one character but a slash.
+// glob reports whether a pattern matches a text: * stands for any text without a slash, ? for any
+// one character but a slash.
 func glob(pattern, text string) bool {
 	p := []rune(pattern)
 	// reach[i] says that the first i runes of the pattern match what was read of the text.

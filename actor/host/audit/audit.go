@@ -1,5 +1,5 @@
-// Package audit has the records of what operators do to actors, and what is known of the caller of an operator's method: its
-// [Origin], which the context of the call carries.
+// Package audit has the records of what operators do to actors, and what is known of the caller of
+// an operator's method: its [Origin], which the context of the call carries.
 package audit
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// Header is the header of a request, over HTTP or NATS, that says why it is made. Its value is a text in UTF-8, in which any bytes may be
-// percent-encoded, and a percent sign must.
+// Header is the header of a request, over HTTP or NATS, that says why it is made. Its value is a
+// text in UTF-8, in which any bytes may be percent-encoded, and a percent sign must.
 const Header = "Cairn-Reason"
 
 // MaxReason bounds a reason, in characters.
@@ -20,10 +20,11 @@ const MaxReason = 1000
 
 // An Origin is what is known of the caller of a method.
 type Origin struct {
-	// Channel is how the call came: http, websocket or nats; actor for one of an actor's turn, go for one of the program, and offline for
-	// one on the data of a stopped node.
+	// Channel is how the call came: http, websocket or nats; actor for one of an actor's turn, go
+	// for one of the program, and offline for one on the data of a stopped node.
 	Channel string
-	// Principal names the caller, as the hook Authorize has it. For an actor it is the actor's address. Empty if it is not known.
+	// Principal names the caller, as the hook Authorize has it. For an actor it is the actor's
+	// address. Empty if it is not known.
 	Principal string
 	// Remote is the network address of the caller, or of the last proxy before it.
 	Remote string
@@ -38,7 +39,8 @@ func With(ctx context.Context, o *Origin) context.Context {
 	return context.WithValue(ctx, originKey{}, o)
 }
 
-// Of returns the origin of the calls of a context; nil if they are the program's own and give no reason.
+// Of returns the origin of the calls of a context; nil if they are the program's own and give no
+// reason.
 func Of(ctx context.Context) *Origin {
 	o, _ := ctx.Value(originKey{}).(*Origin)
 	return o
@@ -54,7 +56,8 @@ func WithReason(ctx context.Context, reason string) context.Context {
 	return With(ctx, &o)
 }
 
-// CheckReason returns an error for a reason that is too long or not a text. field names the header or member that it came in.
+// CheckReason returns an error for a reason that is too long or not a text. field names the header
+// or member that it came in.
 func CheckReason(reason, field string) *host.Error {
 	switch n := utf8.RuneCountInString(reason); {
 	case !utf8.ValidString(reason):
@@ -83,13 +86,16 @@ type Record struct {
 	ID uint64 `json:"id"`
 	// Time is when the record was written, by the clock of the node.
 	Time time.Time `json:"time"`
-	// Type and Key are the address of the actor. Both are empty for what the verb of a record does to the node.
+	// Type and Key are the address of the actor. Both are empty for what the verb of a record does
+	// to the node.
 	Type string   `json:"type"`
 	Key  []string `json:"key"`
-	// ActorID names the life of the actor, and Version the commit that made the change. A verb without a commit has none.
+	// ActorID names the life of the actor, and Version the commit that made the change. A verb
+	// without a commit has none.
 	ActorID string `json:"actor_id,omitempty"`
 	Version uint64 `json:"version,omitempty"`
-	// Damaged: the record cannot be read, so only its place in the log is known, and the actor if it was asked for.
+	// Damaged: the record cannot be read, so only its place in the log is known, and the actor if
+	// it was asked for.
 	Damaged bool `json:"damaged,omitempty"`
 	// Verb is the name of the method, or actor.destroy, sql.import or trace.sample.
 	Verb      string `json:"verb"`
@@ -97,8 +103,8 @@ type Record struct {
 	Principal string `json:"principal,omitempty"`
 	Remote    string `json:"remote,omitempty"`
 	Reason    string `json:"reason,omitempty"`
-	// Input is the input of the method. Before and After are what it changed, or After is its output. What takes more than 4 KiB
-	// is {"$size": bytes, "$sha256": digest}.
+	// Input is the input of the method. Before and After are what it changed, or After is its
+	// output. What takes more than 4 KiB is {"$size": bytes, "$sha256": digest}.
 	Input  host.Raw `json:"input,omitempty"`
 	Before host.Raw `json:"before,omitempty"`
 	After  host.Raw `json:"after,omitempty"`
@@ -130,7 +136,8 @@ type Query struct {
 // A Page is a page of records, the latest first.
 type Page struct {
 	Records []Record `json:"records"`
-	// Cursor selects the next page, as the Before of its query; 0 after the last. A page with a cursor may be empty.
+	// Cursor selects the next page, as the Before of its query; 0 after the last. A page with a
+	// cursor may be empty.
 	Cursor uint64 `json:"cursor,omitempty"`
 }
 
@@ -138,7 +145,8 @@ type Page struct {
 type Log interface {
 	// Audit returns a page of records. It wakes no actor.
 	Audit(ctx context.Context, q Query) (Page, error)
-	// FollowAudit calls f for records in their order, as they are committed, after q.After and all before Since; from the present on if
-	// both are zero. Until, Before and Limit must be zero. It returns when ctx ends, with the error of f, or when the node stops.
+	// FollowAudit calls f for records in their order, as they are committed, after q.After and all
+	// before Since; from the present on if both are zero. Until, Before and Limit must be zero. It
+	// returns when ctx ends, with the error of f, or when the node stops.
 	FollowAudit(ctx context.Context, q Query, f func(*Record) error) error
 }

@@ -1,4 +1,5 @@
-// Package changes has what a node tells of its actors while it happens: their commits, and what they are through without one.
+// Package changes has what a node tells of its actors while it happens: their commits, and what
+// they are through without one.
 package changes
 
 import (
@@ -40,12 +41,13 @@ type Record struct {
 	Time time.Time `json:"time,omitzero"`
 	Type string    `json:"type,omitempty"`
 	Key  []string  `json:"key,omitempty"`
-	// ActorID names the life of the actor, and Version the commit. What has no commit has the version of the last one.
+	// ActorID names the life of the actor, and Version the commit. What has no commit has the
+	// version of the last one.
 	ActorID string   `json:"actor_id,omitempty"`
 	Version uint64   `json:"version,omitempty"`
 	Changes []Change `json:"changes,omitempty"`
-	// Gap: records are missing here, because the follower was too slow or the connection was lost. Missed is how many, or 0 if that
-	// is not known. The record has nothing else.
+	// Gap: records are missing here, because the follower was too slow or the connection was lost.
+	// Missed is how many, or 0 if that is not known. The record has nothing else.
 	Gap    bool   `json:"gap,omitempty"`
 	Missed uint64 `json:"missed,omitempty"`
 }
@@ -66,8 +68,9 @@ var Kinds = []string{"event", "state", "kv", "alarm", "life", "queue", "conn", "
 
 // A Feed is a node that tells of changes. Errors are *host.Error.
 type Feed interface {
-	// FollowChanges calls f for changes as they become durable, from the present on, in the order of commits for each actor. What f is
-	// too slow for is left out, and a gap says so: followers hold nothing up. It returns when ctx ends, with the error of f, or when
-	// the node stops. No actor is woken.
+	// FollowChanges calls f for changes as they become durable, from the present on, in the order
+	// of commits for each actor. What f is too slow for is left out, and a gap says so: followers
+	// hold nothing up. It returns when ctx ends, with the error of f, or when the node stops. No
+	// actor is woken.
 	FollowChanges(ctx context.Context, q Query, f func(*Record) error) error
 }

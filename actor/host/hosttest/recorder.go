@@ -30,8 +30,8 @@ type Recorder struct {
 	// Node answers. It may be nil if Before fails each operation.
 	Node Served
 	// Before, if set, is called before each operation and may wait. Its error is the answer. op is
-	// "call", "lookup", "list", "destroy", "inspect", "subscribe", "unsubscribe", "watch", "token", "connect", "close"
-	// or "disconnect"; r is nil except for calls.
+	// "call", "lookup", "list", "destroy", "inspect", "subscribe", "unsubscribe", "watch", "token",
+	// "connect", "close" or "disconnect"; r is nil except for calls.
 	Before func(ctx context.Context, op string, r *host.Request) error
 
 	mu       sync.Mutex

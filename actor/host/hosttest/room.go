@@ -26,10 +26,10 @@ const (
 //
 // Its actions are add, which adds a number; echo, which answers with its input; none, which answers
 // nothing; say, which emits the event "said" with its input; whisper, which says it only to the
-// client that calls; fail, which fails with the code that it is given; hold, which waits for the end
-// of its context; kick, which closes all connections; leave, which destroys the actor. Its query
-// total returns the sum, and its creation create sets it. It keeps 3 events, and 3 items of its
-// stream "tokens". Workers receive the messages of its queue "mail".
+// client that calls; fail, which fails with the code that it is given; hold, which waits for the
+// end of its context; kick, which closes all connections; leave, which destroys the actor. Its
+// query total returns the sum, and its creation create sets it. It keeps 3 events, and 3 items of
+// its stream "tokens". Workers receive the messages of its queue "mail".
 func Room() *host.Behavior {
 	b := &host.Behavior{
 		Type: "room", StateVersion: 1, Limits: host.Limits{EventHistory: 3},

@@ -13,11 +13,12 @@ const (
 	MaxKept       = 100_000   // entries that one mutation removes while versions of them are kept
 )
 
-// A Branch is a store that began as another one was. It has no scopes' counts, no search, no log and no watchers of its own: what
-// is merged into the store itself has.
+// A Branch is a store that began as another one was. It has no scopes' counts, no search, no log
+// and no watchers of its own: what is merged into the store itself has.
 type Branch struct {
 	Branch string `json:"branch"`
-	// From is the branch that it was forked from; absent for the store itself. Version is that of what it began with.
+	// From is the branch that it was forked from; absent for the store itself. Version is that of
+	// what it began with.
 	From    string    `json:"from,omitempty"`
 	Version uint64    `json:"version"`
 	Created time.Time `json:"created"`
@@ -52,8 +53,8 @@ type RemoveBranchOutput struct {
 	Removed bool `json:"removed"`
 }
 
-// DiffInput asks which entries differ between two branches, or two versions of one. What is not known any longer is an error
-// with the reason history_trimmed.
+// DiffInput asks which entries differ between two branches, or two versions of one. What is not
+// known any longer is an error with the reason history_trimmed.
 type DiffInput struct {
 	From Moment `json:"from"`
 	To   Moment `json:"to"`
@@ -71,29 +72,32 @@ type Difference struct {
 	To   *Entry `json:"to,omitempty"`
 }
 
-// DiffOutput has the entries that differ, in the order of their keys. Cursor is absent at the end. A page may be short, or empty,
-// because a diff of two versions of a store reads all entries of it.
+// DiffOutput has the entries that differ, in the order of their keys. Cursor is absent at the end.
+// A page may be short, or empty, because a diff of two versions of a store reads all entries of it.
 type DiffOutput struct {
 	Changes []Difference `json:"changes"`
 	Cursor  string       `json:"cursor,omitempty"`
 }
 
-// MergeInput brings what has changed in Source into Target: all entries that Source has other than Base. Of an entry that
-// Target has other than Base too, Strategy decides. With Keys, or a Selection, only those are merged: a merge compares up to
-// MaxMerged entries, and reads up to MaxMergeReads that have not changed.
+// MergeInput brings what has changed in Source into Target: all entries that Source has other than
+// Base. Of an entry that Target has other than Base too, Strategy decides. With Keys, or a
+// Selection, only those are merged: a merge compares up to MaxMerged entries, and reads up to
+// MaxMergeReads that have not changed.
 //
 //   - To merge a branch into the store, or the store into a branch: Source and Target.
 //   - To take some entries: Keys.
-//   - To undo the commits of a branch after version 5 up to version 9: Source at 5, Base at 9, and Target.
+//   - To undo the commits of a branch after version 5 up to version 9: Source at 5, Base at 9, and
+//     Target.
 type MergeInput struct {
 	Source Moment `json:"source"`
 	// Target is a branch; absent means the store itself.
 	Target string `json:"target,omitempty"`
-	// Base is what both began as. Absent means what they share: where one was forked from the other, or both from a third, or
-	// the last merge between them: of all, and of the last MaxParts parts since.
+	// Base is what both began as. Absent means what they share: where one was forked from the
+	// other, or both from a third, or the last merge between them: of all, and of the last MaxParts
+	// parts since.
 	Base *Moment `json:"base,omitempty"`
-	// Strategy is strict, which merges nothing if there are conflicts, theirs, which takes the entries of Source, or ours, which
-	// leaves those of Target. Absent means strict.
+	// Strategy is strict, which merges nothing if there are conflicts, theirs, which takes the
+	// entries of Source, or ours, which leaves those of Target. Absent means strict.
 	Strategy string `json:"strategy,omitempty"`
 	// Keys are up to MaxKeys of the entries.
 	Keys []Key `json:"keys,omitempty" max:"1000"`
@@ -102,7 +106,8 @@ type MergeInput struct {
 	DryRun bool `json:"dry_run,omitempty"`
 }
 
-// A Conflict is an entry that both stores have other than their base. It is absent from one that has none.
+// A Conflict is an entry that both stores have other than their base. It is absent from one that
+// has none.
 type Conflict struct {
 	Key    Key    `json:"key"`
 	Base   *Entry `json:"base,omitempty"`
@@ -119,8 +124,8 @@ type MergeOutput struct {
 	// Put and Deleted count the entries of Target that the merge put and removed.
 	Put     int64 `json:"put,omitempty"`
 	Deleted int64 `json:"deleted,omitempty"`
-	// Conflicts are up to DefaultPage of the conflicts, in the order of their keys, also such that Strategy has decided. Conflicted
-	// counts all.
+	// Conflicts are up to DefaultPage of the conflicts, in the order of their keys, also such that
+	// Strategy has decided. Conflicted counts all.
 	Conflicts  []Conflict `json:"conflicts,omitempty"`
 	Conflicted int64      `json:"conflicted,omitempty"`
 }

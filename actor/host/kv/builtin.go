@@ -7,9 +7,10 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// The inputs and outputs of the methods kv.*. In JSON a value is a document, and its encoding is json unless another one
-// is named: text (a string), bytes ({"$bytes":base64}), u64 and integer (whole numbers), v8 ({"$v8":base64}, or the
-// document that V8 is to serialize), cbor and typed ({"$cbor":base64}). In CBOR a value is a byte string: what is stored.
+// The inputs and outputs of the methods kv.*. In JSON a value is a document, and its encoding is
+// json unless another one is named: text (a string), bytes ({"$bytes":base64}), u64 and integer
+// (whole numbers), v8 ({"$v8":base64}, or the document that V8 is to serialize), cbor and typed
+// ({"$cbor":base64}). In CBOR a value is a byte string: what is stored.
 
 // The bounds of one call.
 const (
@@ -34,13 +35,14 @@ type Moment struct {
 	// Branch is the name of a branch; absent means the store itself.
 	Branch string `json:"branch,omitempty"`
 
-	// At is a version of the actor: entries are read as they were when it was committed. Absent means now. What is no longer
-	// known is an error with the reason history_trimmed. A version has no time: an entry that expires is there until a commit
-	// removes it, soon after. What a branch has of its origin no commit removes: it is there until the next version that is pinned,
+	// At is a version of the actor: entries are read as they were when it was committed. Absent
+	// means now. What is no longer known is an error with the reason history_trimmed. A version has
+	// no time: an entry that expires is there until a commit removes it, soon after. What a branch
+	// has of its origin no commit removes: it is there until the next version that is pinned,
 	// merged, or forked from.
 	At uint64 `json:"at,omitempty"`
-	// Time is a time, instead of At: entries are read as the last commit by then left them. Times of commits are in the order
-	// of their versions, whatever the clock does.
+	// Time is a time, instead of At: entries are read as the last commit by then left them. Times
+	// of commits are in the order of their versions, whatever the clock does.
 	Time *time.Time `json:"time,omitempty"`
 }
 
@@ -76,14 +78,15 @@ type GetOutput struct {
 	Entry *Entry `json:"entry,omitempty"`
 }
 
-// GetManyOutput has the entries in the order of the keys, and null where there is none. All are of one commit.
+// GetManyOutput has the entries in the order of the keys, and null where there is none. All are of
+// one commit.
 type GetManyOutput struct {
 	Entries []*Entry `json:"entries"`
 }
 
-// A Selection selects the entries whose keys begin with the parts of Prefix, or are from Start up to and without End. Start
-// and End may end with {"$raw":base64}, bytes that follow the stored form of the parts before them.
-// Without any it selects all, which only reading methods take.
+// A Selection selects the entries whose keys begin with the parts of Prefix, or are from Start up
+// to and without End. Start and End may end with {"$raw":base64}, bytes that follow the stored form
+// of the parts before them. Without any it selects all, which only reading methods take.
 type Selection struct {
 	Prefix Key `json:"prefix,omitempty"`
 	Start  Key `json:"start,omitempty"`
@@ -94,13 +97,15 @@ type Selection struct {
 type ListInput struct {
 	Moment
 	Selection
-	// Where is a filter, which the page's entries meet. A page of a filter may be short or empty and still have a cursor.
+	// Where is a filter, which the page's entries meet. A page of a filter may be short or empty
+	// and still have a cursor.
 	Where host.Raw `json:"where,omitempty"`
 	// Limit is how many entries the page has at most; absent means DefaultPage.
 	Limit    int  `json:"limit,omitempty" range:"1,1000"`
 	Reverse  bool `json:"reverse,omitempty"`
 	KeysOnly bool `json:"keys_only,omitempty"`
-	// Cursor continues after an earlier page of the same selection, filter and direction. Any other is refused.
+	// Cursor continues after an earlier page of the same selection, filter and direction. Any other
+	// is refused.
 	Cursor string `json:"cursor,omitempty"`
 	// Digest asks for the digest of what the page read.
 	Digest bool `json:"digest,omitempty"`
@@ -110,8 +115,9 @@ type ListInput struct {
 type ListOutput struct {
 	Entries []Entry `json:"entries"`
 	Cursor  string  `json:"cursor,omitempty"`
-	// Digest stands for the part of the selection that the page covers, whichever of its entries meet the filter. A check
-	// with it demands that no entry there was written, added or removed since.
+	// Digest stands for the part of the selection that the page covers, whichever of its entries
+	// meet the filter. A check with it demands that no entry there was written, added or removed
+	// since.
 	Digest string `json:"digest,omitempty"`
 }
 
@@ -120,8 +126,8 @@ type ListManyInput struct {
 	Lists []ListInput `json:"lists" max:"10"`
 }
 
-// ListManyOutput has the pages in the order of the lists. All are of one commit. A page with a limit of 1 may have a cursor
-// at the end.
+// ListManyOutput has the pages in the order of the lists. All are of one commit. A page with a
+// limit of 1 may have a cursor at the end.
 type ListManyOutput struct {
 	Pages []ListOutput `json:"pages"`
 }
@@ -134,7 +140,8 @@ type CountInput struct {
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// CountOutput has a count: of all if Cursor is absent, and otherwise of the entries up to where the next call goes on.
+// CountOutput has a count: of all if Cursor is absent, and otherwise of the entries up to where the
+// next call goes on.
 type CountOutput struct {
 	Count  int64  `json:"count"`
 	Cursor string `json:"cursor,omitempty"`
@@ -153,27 +160,29 @@ type SampleInput struct {
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// SampleOutput has the entries in the order of their keys. Count says of how many they were chosen: of all if Cursor is
-// absent, and otherwise of those up to where the next call goes on. Their values have up to MaxValues bytes.
+// SampleOutput has the entries in the order of their keys. Count says of how many they were chosen:
+// of all if Cursor is absent, and otherwise of those up to where the next call goes on. Their
+// values have up to MaxValues bytes.
 type SampleOutput struct {
 	Entries []Entry `json:"entries"`
 	Count   int64   `json:"count"`
 	Cursor  string  `json:"cursor,omitempty"`
 }
 
-// CommitInput is a commit: if all checks hold, all mutations are done, in order. Otherwise nothing is. A mutation that cannot
-// be done is an error, and then nothing is done either.
+// CommitInput is a commit: if all checks hold, all mutations are done, in order. Otherwise nothing
+// is. A mutation that cannot be done is an error, and then nothing is done either.
 type CommitInput struct {
 	// Branch is the name of the branch whose entries change; absent means the store itself.
 	Branch    string     `json:"branch,omitempty"`
 	Checks    []Check    `json:"checks,omitempty" max:"1000"`
 	Mutations []Mutation `json:"mutations,omitempty" max:"10000"`
-	// Sends are messages to queues of the actor, sent after the mutations. Handlers send with their turn instead.
+	// Sends are messages to queues of the actor, sent after the mutations. Handlers send with their
+	// turn instead.
 	Sends []host.QueueSendInput `json:"sends,omitempty" max:"100"`
 }
 
-// A Check demands something of the entry of a key, or that a part of a selection is as a page of kv.list has shown it. It
-// has exactly one of Version, Exists, Value and Digest.
+// A Check demands something of the entry of a key, or that a part of a selection is as a page of
+// kv.list has shown it. It has exactly one of Version, Exists, Value and Digest.
 type Check struct {
 	// Key is absent with Digest.
 	Key Key `json:"key,omitempty"`
@@ -181,8 +190,8 @@ type Check struct {
 	Version *uint64 `json:"version,omitempty"`
 	// Exists demands that there is an entry, or that there is none.
 	Exists *bool `json:"exists,omitempty"`
-	// Value demands that there is an entry whose value equals this one, as $eq of filters compares: numbers by value, and
-	// objects in any order.
+	// Value demands that there is an entry whose value equals this one, as $eq of filters compares:
+	// numbers by value, and objects in any order.
 	Value    host.Raw `json:"value,omitempty"`
 	Encoding string   `json:"encoding,omitempty"`
 	// Digest is that of a page of kv.list.
@@ -204,23 +213,28 @@ type Mutation struct {
 	// Key is that of all operations except delete_range.
 	Key Key `json:"key,omitempty"`
 	Selection
-	// Where is a filter of a delete_range. Those of one commit read up to MaxFiltered entries; more is an error.
+	// Where is a filter of a delete_range. Those of one commit read up to MaxFiltered entries; more
+	// is an error.
 	Where    host.Raw `json:"where,omitempty"`
 	Value    host.Raw `json:"value,omitempty"`
 	Encoding string   `json:"encoding,omitempty"`
-	// Literal stores a document as it is. Otherwise it stores strings for the placeholders in it: {"$uuidv7":true},
-	// {"$uuidv7":NAME} and {"$versionstamp":true}.
+	// Literal stores a document as it is. Otherwise it stores strings for the placeholders in it:
+	// {"$uuidv7":true}, {"$uuidv7":NAME} and {"$versionstamp":true}.
 	Literal bool `json:"literal,omitempty"`
-	// TTLMS is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. Absent means as before of an entry that is
-	// changed, and the default of the scope of one that is put, for ever if there is none. Touch needs it.
+	// TTLMS is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. Absent means as
+	// before of an entry that is changed, and the default of the scope of one that is put, for ever
+	// if there is none. Touch needs it.
 	TTLMS *int64 `json:"ttl_ms,omitempty"`
-	// Expires is when the entry ceases to exist, up to 100 years from now, instead of TTLMS. An entry of the past is not there.
+	// Expires is when the entry ceases to exist, up to 100 years from now, instead of TTLMS. An
+	// entry of the past is not there.
 	Expires *time.Time `json:"expires,omitempty"`
-	// Min and Max bound the result of a sum. One that would pass them is an error, or becomes the bound with Clamp.
+	// Min and Max bound the result of a sum. One that would pass them is an error, or becomes the
+	// bound with Clamp.
 	Min   host.Raw `json:"min,omitempty"`
 	Max   host.Raw `json:"max,omitempty"`
 	Clamp bool     `json:"clamp,omitempty"`
-	// MaxLen, at least 1, bounds the elements of the array that an append or prepend makes: elements at its other end go.
+	// MaxLen, at least 1, bounds the elements of the array that an append or prepend makes:
+	// elements at its other end go.
 	MaxLen *int64 `json:"max_len,omitempty"`
 }
 
@@ -229,11 +243,13 @@ type CommitOutput struct {
 	OK bool `json:"ok"`
 	// Failed are the positions of the checks that failed, from 0.
 	Failed []int `json:"failed,omitempty"`
-	// Version is that of the commit, and of the entries that it changed. Each commit takes one, if it is empty too.
+	// Version is that of the commit, and of the entries that it changed. Each commit takes one, if
+	// it is empty too.
 	Version uint64 `json:"version,omitempty"`
 	// Results has an element for each mutation, in order.
 	Results []MutationResult `json:"results,omitempty"`
-	// Blind means that the results leave out how many entries were deleted, because the token of the caller lacks the right read.
+	// Blind means that the results leave out how many entries were deleted, because the token of
+	// the caller lacks the right read.
 	Blind bool `json:"blind,omitempty"`
 	// Resolved has what each placeholder stood for: "uuidv7", "uuidv7:NAME" and "versionstamp".
 	Resolved map[string]string `json:"resolved,omitempty"`
@@ -254,8 +270,8 @@ func Stamp(version uint64) []byte {
 
 // A MutationResult is the result of a mutation.
 type MutationResult struct {
-	// Value is the entry's new value, after sum, min and max only. Handlers get it after all mutations of one entry except
-	// delete.
+	// Value is the entry's new value, after sum, min and max only. Handlers get it after all
+	// mutations of one entry except delete.
 	Value    host.Raw `json:"value,omitempty"`
 	Encoding string   `json:"encoding,omitempty"`
 	// Expires is when the entry ceases to exist; absent for never.
@@ -264,12 +280,12 @@ type MutationResult struct {
 	Deleted int64 `json:"deleted,omitempty"`
 }
 
-// A Committer is a turn in which handlers commit to the key-value store. The values are as in CBOR. After an error nothing
-// of the commit is done, and the turn may go on.
+// A Committer is a turn in which handlers commit to the key-value store. The values are as in CBOR.
+// After an error nothing of the commit is done, and the turn may go on.
 type Committer interface {
 	KVCommit(in *CommitInput) (CommitOutput, error)
-	// KVUpdate calls f, and undoes what it did in the key-value store if it returns an error. If f did
-	// something else in the turn, or waited for another actor, that cannot be undone alone: undone is false, and the
-	// turn must fail.
+	// KVUpdate calls f, and undoes what it did in the key-value store if it returns an error. If f
+	// did something else in the turn, or waited for another actor, that cannot be undone alone:
+	// undone is false, and the turn must fail.
 	KVUpdate(f func() error) (undone bool, err error)
 }

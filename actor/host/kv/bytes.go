@@ -32,7 +32,8 @@ func ByteString(b []byte) host.Raw {
 	return append(raw, b...)
 }
 
-// Bytes is the reverse of ByteString. The bytes may be those of raw. The error code is InvalidArgument.
+// Bytes is the reverse of ByteString. The bytes may be those of raw. The error code is
+// InvalidArgument.
 func Bytes(raw host.Raw) ([]byte, error) {
 	if len(raw) > 0 && raw[0]>>5 == byteString>>5 {
 		n, head := uint64(raw[0]&31), 1

@@ -8,8 +8,9 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// What a node in the process of its caller gets of some inputs: see host.Local. A query runs while its caller waits, so of the
-// inputs of queries only keys are copied that become parts of the output.
+// What a node in the process of its caller gets of some inputs: see host.Local. A query runs while
+// its caller waits, so of the inputs of queries only keys are copied that become parts of the
+// output.
 
 // Detach gives the input a key of its own, and returns it.
 func (in *GetInput) Detach() any {
@@ -39,8 +40,8 @@ func (in *CountInput) Detach() any {
 	return &out
 }
 
-// Detach gives the input keys of its own, and returns it: a commit may go on when its caller has given up. Everything else of
-// it must be nobody else's.
+// Detach gives the input keys of its own, and returns it: a commit may go on when its caller has
+// given up. Everything else of it must be nobody else's.
 func (in *CommitInput) Detach() any {
 	for i := range in.Checks {
 		in.Checks[i].Key = in.Checks[i].Key.detach()

@@ -19,21 +19,26 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// A Key names an entry of the key-value store: one or more parts, each bytes, a string, a number or a boolean. In JSON it is
-// an array.
+// A Key names an entry of the key-value store: one or more parts, each bytes, a string, a number or
+// a boolean. In JSON it is an array.
 //
-//  1. A number that is written without a fraction and an exponent is an integer of any size up to 255 bytes; any other
-//     is a double. So 1 and 1.0 are two keys, as in the tuple encoding, and a key is written back as it was read.
-//  2. Bytes are {"$bytes":base64}. A double that JSON does not have (NaN and the infinities) is {"$raw":base64} of its stored
-//     form, and so is a part of another type, which only Go code can write: a key with one can be read and deleted. In keys of
-//     mutations a part may be a Placeholder.
-//  3. Keys are ordered part by part: bytes before strings, each bytewise, then integers, then doubles, each by value, then
-//     false, then true. A key comes directly before the keys that it begins.
+//  1. A number that is written without a fraction and an exponent is an integer of any size up to
+//     255 bytes; any other is a double. So 1 and 1.0 are two keys, as in the tuple encoding, and a
+//     key is written back as it was read.
+//  2. Bytes are {"$bytes":base64}. A double that JSON does not have (NaN and the infinities) is
+//     {"$raw":base64} of its stored form, and so is a part of another type, which only Go code can
+//     write: a key with one can be read and deleted. In keys of mutations a part may be a
+//     Placeholder.
+//  3. Keys are ordered part by part: bytes before strings, each bytewise, then integers, then
+//     doubles, each by value, then false, then true. A key comes directly before the keys that it
+//     begins.
 //
-// In Go a part is []byte, a string, any integer type, *big.Int, float64 or bool. The stored form has up to 2,048 bytes.
+// In Go a part is []byte, a string, any integer type, *big.Int, float64 or bool. The stored form
+// has up to 2,048 bytes.
 type Key []any
 
-// Raw ends a bound of a range: bytes that need not be the stored form of a part. In JSON it is {"$raw":base64} too.
+// Raw ends a bound of a range: bytes that need not be the stored form of a part. In JSON it is
+// {"$raw":base64} too.
 type Raw []byte
 
 // MarshalJSON writes the key as an array. It fails for a part that no key can have.
@@ -117,7 +122,8 @@ func appendPart(b []byte, part any) ([]byte, error) {
 	return append(b, text...), err
 }
 
-// maxText bounds the JSON and CBOR of a key, which has up to 2,048 bytes: each takes six characters at most.
+// maxText bounds the JSON and CBOR of a key, which has up to 2,048 bytes: each takes six characters
+// at most.
 const maxText = 16 << 10
 
 // tooLong refuses a text before it is decoded, which takes much more memory.
@@ -138,7 +144,8 @@ func tooMany(parts int) error {
 	return nil
 }
 
-// UnmarshalJSON reads an array. Integers become int64, uint64 or *big.Int, whichever is the first that holds them.
+// UnmarshalJSON reads an array. Integers become int64, uint64 or *big.Int, whichever is the first
+// that holds them.
 func (k *Key) UnmarshalJSON(b []byte) error {
 	var parts []json.RawMessage
 	if err := tooLong(b); err != nil {
@@ -229,7 +236,8 @@ func parseNumber(text string) (any, error) {
 	if u, err := strconv.ParseUint(text, 10, 64); err == nil {
 		return u, nil
 	}
-	// 255 bytes are at most 615 digits. Converting more would take time that grows with their square.
+	// 255 bytes are at most 615 digits. Converting more would take time that grows with their
+	// square.
 	if i, ok := new(big.Int), false; len(text) <= 616 {
 		if i, ok = i.SetString(text, 10); ok && i.BitLen() <= 8*tuple.MaxBigIntBytes {
 			return i, nil
@@ -324,8 +332,8 @@ func (k Key) Entry() (tuple.Tuple, error) {
 	return k.Tuple()
 }
 
-// Tuple checks the parts of a key or prefix, which need not come from JSON, and returns it as a tuple. The error code is
-// InvalidArgument.
+// Tuple checks the parts of a key or prefix, which need not come from JSON, and returns it as a
+// tuple. The error code is InvalidArgument.
 func (k Key) Tuple() (tuple.Tuple, error) {
 	for i, part := range k {
 		if fault := unfit(part); fault != "" {
@@ -335,7 +343,8 @@ func (k Key) Tuple() (tuple.Tuple, error) {
 	return tuple.Tuple(k), nil
 }
 
-// Pack returns the stored form of a key whose parts may have any type. The error code is InvalidArgument.
+// Pack returns the stored form of a key whose parts may have any type. The error code is
+// InvalidArgument.
 func (k Key) Pack() ([]byte, error) { return k.Append(nil) }
 
 // Append appends the stored form of a key.

@@ -12,8 +12,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// ParsePath reads a key that is written as a path, users/i~7. Each part is percent-escaped, as in a URL, and is a string
-// unless a type stands in front:
+// ParsePath reads a key that is written as a path, users/i~7. Each part is percent-escaped, as in a
+// URL, and is a string unless a type stands in front:
 //
 //	i~5        an integer of any size
 //	d~1.5      a double

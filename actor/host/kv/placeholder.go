@@ -8,7 +8,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A Placeholder stands for a string that a commit makes: in keys of mutations, and in documents that they store. It is
+// A Placeholder stands for a string that a commit makes: in keys of mutations, and in documents
+// that they store. It is
 //
 //	uuidv7        {"$uuidv7":true}    a UUID of version 7, greater than all that commits of the actor have made before
 //	uuidv7:NAME   {"$uuidv7":NAME}    another one of the same commit; a name is 1 to 64 letters, digits, "-" and "_"
@@ -34,8 +35,8 @@ func parsePlaceholder(text string) Placeholder {
 	return Placeholder(kind + ":" + strings.Trim(rest, `"`))
 }
 
-// Resolve puts strings for the placeholders in a JSON document without white space between its tokens. Any other object is
-// what it is.
+// Resolve puts strings for the placeholders in a JSON document without white space between its
+// tokens. Any other object is what it is.
 func Resolve(document []byte, value func(Placeholder) (string, error)) (out []byte, err error) {
 	if !bytes.Contains(document, []byte(`{"$`)) {
 		return document, nil

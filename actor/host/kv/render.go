@@ -16,11 +16,11 @@ const (
 // RenderInput is a template of Go's text/template, and the entries that it is filled with.
 type RenderInput struct {
 	Moment
-	// Template has up to MaxTemplate bytes. Its functions are get, index, json, default, len, and, or, not, eq, ne, lt, le, gt
-	// and ge.
+	// Template has up to MaxTemplate bytes. Its functions are get, index, json, default, len, and,
+	// or, not, eq, ne, lt, le, gt and ge.
 	Template string `json:"template"`
-	// Prefix selects the entries, up to MaxRenderEntries with MaxRenderBytes; absent means all. The value of the key PREFIX,
-	// "a" is .a in the template, and that of PREFIX, "a", "b" is .a.b.
+	// Prefix selects the entries, up to MaxRenderEntries with MaxRenderBytes; absent means all. The
+	// value of the key PREFIX, "a" is .a in the template, and that of PREFIX, "a", "b" is .a.b.
 	Prefix Key `json:"prefix,omitempty"`
 	// Strict refuses an absent key. Otherwise it is written as <no value>.
 	Strict bool `json:"strict,omitempty"`

@@ -32,13 +32,15 @@ type Row struct {
 	Kind host.MethodKind
 	// Input and Output are structs of package host or workflow; nil for none.
 	Input, Output reflect.Type
-	// New makes an input, the zero value, and returns a pointer to it. It takes less time than reflect.New.
+	// New makes an input, the zero value, and returns a pointer to it. It takes less time than
+	// reflect.New.
 	New func() any
 	// Caller is the group of callers that may use it.
 	Caller Caller
 	// Subject says which types it applies to, and whose values its input and output carry.
 	Subject Subject
-	// Creates: a call creates the actor. Of an OpenSQL or OpenKV method this holds only if the type is open.
+	// Creates: a call creates the actor. Of an OpenSQL or OpenKV method this holds only if the type
+	// is open.
 	Creates bool
 	// Waits: the input has wait_ms, and a call waits that long for something to appear.
 	Waits bool

@@ -88,7 +88,8 @@ func TestUnknownMethodsAreForOperators(t *testing.T) {
 	}
 }
 
-// TestTagsOfListsAreTheirLimits compares the tags max of the lists of inputs with the constants that are checked later.
+// TestTagsOfListsAreTheirLimits compares the tags max of the lists of inputs with the constants
+// that are checked later.
 func TestTagsOfListsAreTheirLimits(t *testing.T) {
 	for _, test := range []struct {
 		of    any

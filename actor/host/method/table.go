@@ -27,10 +27,12 @@ const (
 	none facts = 0
 )
 
-// table has the rows in the order of their names. A node does not start with a method that it lacks.
+// table has the rows in the order of their names. A node does not start with a method that it
+// lacks.
 var table []*Row
 
-// row makes a row of the table. It is compiled for each pair of types, and not inlined to be so only once.
+// row makes a row of the table. It is compiled for each pair of types, and not inlined to be so
+// only once.
 //
 //go:noinline
 func row[In, Out any](name string, kind host.MethodKind, about Subject, by Caller, f facts, summary string) Typed[In, Out] {

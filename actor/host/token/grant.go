@@ -8,27 +8,31 @@ import (
 	"github.com/cairn-run/cairn/actor/host/kv"
 )
 
-// A Grant is what a valid token allows. A request whose context has one may do this and nothing else.
+// A Grant is what a valid token allows. A request whose context has one may do this and nothing
+// else.
 type Grant struct {
 	// ID is that of the token.
 	ID     string
 	Rights Rights
 	// Prefix is the packed form of what all keys begin with; empty for the whole store.
 	Prefix []byte
-	// During calls f with a context that ends when the token does. The result of f counts only if the token was valid after f
-	// returned: the error is then that of the token. A nil During calls f.
+	// During calls f with a context that ends when the token does. The result of f counts only if
+	// the token was valid after f returned: the error is then that of the token. A nil During calls
+	// f.
 	During func(ctx context.Context, f func(context.Context) error) error
 }
 
 // A Checker checks tokens of actors.
 type Checker interface {
-	// CheckToken returns what a token of an actor allows, without waking the actor. The error code is Unauthenticated, with one
-	// and the same text, for all that is no valid token of this actor. It is Overloaded if too many such were shown lately. That
-	// refuses no valid token, except one that is not a second old.
+	// CheckToken returns what a token of an actor allows, without waking the actor. The error code
+	// is Unauthenticated, with one and the same text, for all that is no valid token of this actor.
+	// It is Overloaded if too many such were shown lately. That refuses no valid token, except one
+	// that is not a second old.
 	CheckToken(ctx context.Context, a host.Address, text string) (*Grant, error)
 }
 
-// ErrInvalid is the error for a token that is unknown, expired, revoked, of another actor or no token at all.
+// ErrInvalid is the error for a token that is unknown, expired, revoked, of another actor or no
+// token at all.
 var ErrInvalid = host.Errorf(host.Unauthenticated, "the token is not valid for this actor")
 
 // Denied is the error for what a token does not allow.
@@ -86,14 +90,15 @@ func (g *Grant) Bounds() (start, end []byte) {
 	return g.Prefix, append(bytes.Clone(g.Prefix), 0xFF)
 }
 
-// Range reports whether all keys of a packed range are within the grant; an empty end is that of the store.
+// Range reports whether all keys of a packed range are within the grant; an empty end is that of
+// the store.
 func (g *Grant) Range(start, end []byte) bool {
 	from, to := g.Bounds()
 	return to == nil || len(end) > 0 && bytes.Compare(start, from) >= 0 && bytes.Compare(end, to) <= 0
 }
 
-// Key returns an error for a key outside of the grant. What follows a placeholder may be any. A key that cannot be packed is left
-// to the method, which says why.
+// Key returns an error for a key outside of the grant. What follows a placeholder may be any. A key
+// that cannot be packed is left to the method, which says why.
 func (g *Grant) Key(k kv.Key) error {
 	if len(g.Prefix) == 0 {
 		return nil

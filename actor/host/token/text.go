@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Prefix begins the text of each token. It tells tokens of actors from others, and lets scanners find a token that was published.
+// Prefix begins the text of each token. It tells tokens of actors from others, and lets scanners
+// find a token that was published.
 const Prefix = "cairn_"
 
 // IDChars is the length of an id.
@@ -36,7 +37,8 @@ func New() (text, id string, digest Digest) {
 	return Prefix + chars, chars[:IDChars], sha256.Sum256(b[idBytes:])
 }
 
-// Parse returns the id in the text of a token and the digest of its secret. ok is false for what is no token.
+// Parse returns the id in the text of a token and the digest of its secret. ok is false for what is
+// no token.
 func Parse(text string) (id string, digest Digest, ok bool) {
 	chars, ok := strings.CutPrefix(text, Prefix)
 	if !ok || !lettered(chars, IDChars+secretChars) {
@@ -52,7 +54,8 @@ func Parse(text string) (id string, digest Digest, ok bool) {
 // IsID reports whether a text is the form of an id.
 func IsID(text string) bool { return lettered(text, IDChars) }
 
-// lettered reports whether a text has so many characters, all of the alphabet. The decoder would skip line breaks.
+// lettered reports whether a text has so many characters, all of the alphabet. The decoder would
+// skip line breaks.
 func lettered(text string, n int) bool {
 	if len(text) != n {
 		return false
@@ -65,7 +68,8 @@ func lettered(text string, n int) bool {
 	return true
 }
 
-// Bearer returns the token of an actor in the value of an Authorization header; "" if it has another credential or none.
+// Bearer returns the token of an actor in the value of an Authorization header; "" if it has
+// another credential or none.
 func Bearer(header string) string {
 	const scheme = "bearer "
 	if len(header) < len(scheme)+len(Prefix) || !strings.EqualFold(header[:len(scheme)], scheme) {

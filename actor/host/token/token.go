@@ -22,12 +22,14 @@ type Rights uint8
 const (
 	// Read allows methods that read entries, and what they are counted and indexed as.
 	Read Rights = 1 << iota
-	// Write allows commits. Without Read they have no checks and no filters, only put and delete, and say nothing of what was there.
+	// Write allows commits. Without Read they have no checks and no filters, only put and delete,
+	// and say nothing of what was there.
 	Write
 	// Watch allows to follow changes. They have values, so it needs Read.
 	Watch
-	// Inspect allows to look at all of the actor: its status, raw keyspace, events and traces, and methods that read. It needs Read,
-	// and a token of the whole store. A new token with it ends the one before.
+	// Inspect allows to look at all of the actor: its status, raw keyspace, events and traces, and
+	// methods that read. It needs Read, and a token of the whole store. A new token with it ends
+	// the one before.
 	Inspect
 )
 
@@ -74,9 +76,11 @@ type Token struct {
 
 // CreateInput asks for a new token.
 type CreateInput struct {
-	// Rights are some of read, write, watch and inspect. The last two need read. A new token with inspect ends the one before.
+	// Rights are some of read, write, watch and inspect. The last two need read. A new token with
+	// inspect ends the one before.
 	Rights []string `json:"rights" max:"100"`
-	// Prefix is what all keys begin with that the token is good for; absent or [] for the whole store.
+	// Prefix is what all keys begin with that the token is good for; absent or [] for the whole
+	// store.
 	Prefix kv.Key `json:"prefix,omitempty"`
 	// Label is any text of up to MaxLabel bytes.
 	Label string `json:"label,omitempty"`
@@ -84,7 +88,8 @@ type CreateInput struct {
 	TTLMS int64 `json:"ttl_ms,omitempty" range:"1,3153600000000"`
 }
 
-// CreateOutput has a new token. Text is shown here and never again, because only a hash of its secret is stored.
+// CreateOutput has a new token. Text is shown here and never again, because only a hash of its
+// secret is stored.
 type CreateOutput struct {
 	Text string `json:"token"`
 	Token

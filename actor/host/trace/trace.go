@@ -1,5 +1,6 @@
-// Package trace has what operators read of the spans that an actor has recorded. A [Span] is an operation of the actor, as
-// OpenTelemetry has it (https://opentelemetry.io/docs/specs/otel/trace/api/).
+// Package trace has what operators read of the spans that an actor has recorded. A [Span] is an
+// operation of the actor, as OpenTelemetry has it
+// (https://opentelemetry.io/docs/specs/otel/trace/api/).
 package trace
 
 import (
@@ -18,7 +19,8 @@ const (
 
 // ReadInput selects spans of an actor.
 type ReadInput struct {
-	// Start and End bound a time. Spans that overlap it are selected, however long they are. Absent, there is no bound.
+	// Start and End bound a time. Spans that overlap it are selected, however long they are.
+	// Absent, there is no bound.
 	Start *time.Time `json:"start,omitempty"`
 	End   *time.Time `json:"end,omitempty"`
 	// TraceID selects the spans of one trace, by its 32 hexadecimal digits.
@@ -29,7 +31,8 @@ type ReadInput struct {
 	Errors bool `json:"errors,omitempty"`
 	// Limit is how many spans a page has; 0 is DefaultPage.
 	Limit int `json:"limit,omitempty" range:"0,10000"`
-	// MaxBytes is how many bytes the spans of a page and their parents have at most, as OTLP; 0 is 4 MiB.
+	// MaxBytes is how many bytes the spans of a page and their parents have at most, as OTLP; 0 is
+	// 4 MiB.
 	MaxBytes int `json:"max_bytes,omitempty" range:"0,67108864"`
 	// Cursor is that of the page before.
 	Cursor string `json:"cursor,omitempty"`
@@ -38,7 +41,8 @@ type ReadInput struct {
 // ReadOutput is a page of spans, in the order of their starts.
 type ReadOutput struct {
 	Spans []Span `json:"spans"`
-	// Parents are the spans that those of the page are part of, as far as they are not in it and there is room.
+	// Parents are the spans that those of the page are part of, as far as they are not in it and
+	// there is room.
 	Parents []Span `json:"parents,omitempty"`
 	// Cursor selects the next page; absent after the last.
 	Cursor string `json:"cursor,omitempty"`
@@ -57,8 +61,9 @@ type Sampling struct {
 	Types map[string]Rule `json:"types,omitempty"`
 }
 
-// A Rule says which traces are recorded, and which operations although their trace is not. A member that is absent is as the
-// configuration of the node says; of a type, as it is for the other types, except that a type with a rule has a rate of its own.
+// A Rule says which traces are recorded, and which operations although their trace is not. A member
+// that is absent is as the configuration of the node says; of a type, as it is for the other types,
+// except that a type with a rule has a rate of its own.
 type Rule struct {
 	// PerSecond is how many traces begin in a second that are recorded.
 	PerSecond *int64 `json:"per_second,omitempty" range:"0,1099511627776"`
@@ -71,7 +76,8 @@ type Rule struct {
 // A Sampler is a node that says which traces it records, and can be told until its next start.
 type Sampler interface {
 	Sampling() Sampling
-	// SetSampling replaces all rules. It returns the rules that hold from now on. The error is an *host.Error.
+	// SetSampling replaces all rules. It returns the rules that hold from now on. The error is an
+	// *host.Error.
 	SetSampling(ctx context.Context, s Sampling) (Sampling, error)
 }
 
@@ -85,7 +91,8 @@ type FindQuery struct {
 	Cursor     string
 }
 
-// FindPage has spans of a trace. A page ends when a node has read for a while, also if it has found nothing.
+// FindPage has spans of a trace. A page ends when a node has read for a while, also if it has found
+// nothing.
 type FindPage struct {
 	// Actors is how many actors were looked at.
 	Actors int     `json:"actors"`
@@ -106,10 +113,12 @@ type Finder interface {
 	FindTrace(ctx context.Context, q FindQuery) (FindPage, error)
 }
 
-// Documents is a node that shows the spans of actors as OTLP (https://opentelemetry.io/docs/specs/otlp/).
+// Documents is a node that shows the spans of actors as OTLP
+// (https://opentelemetry.io/docs/specs/otlp/).
 type Documents interface {
-	// TraceDocument returns spans of an actor and their parents as an OTLP JSON document, ExportTraceServiceRequest, and the cursor of
-	// the next page. It does not wake the actor. The error is an *host.Error.
+	// TraceDocument returns spans of an actor and their parents as an OTLP JSON document,
+	// ExportTraceServiceRequest, and the cursor of the next page. It does not wake the actor. The
+	// error is an *host.Error.
 	TraceDocument(ctx context.Context, a host.Address, in *ReadInput) (document []byte, cursor string, err error)
 }
 
@@ -118,26 +127,29 @@ type FollowInput struct {
 	TraceID string // by its 32 hexadecimal digits
 	Name    string
 	Errors  bool // only spans that ended with an error
-	// Life is the id of the actor's life that is followed, or "" for the present one: see host.Position. Of an actor that is gone,
-	// the error code is Destroyed if Life is set and NotFound otherwise.
+	// Life is the id of the actor's life that is followed, or "" for the present one: see
+	// host.Position. Of an actor that is gone, the error code is Destroyed if Life is set and
+	// NotFound otherwise.
 	Life string
 }
 
 // MaxFollowers is how many readers may follow the spans of one actor at a time.
 const MaxFollowers = 100
 
-// A Follower is a node that shows the spans of an actor as they end, also over a time in which the actor sleeps. It does not wake
-// the actor. The error is an *host.Error: NotFound if there is no such actor.
+// A Follower is a node that shows the spans of an actor as they end, also over a time in which the
+// actor sleeps. It does not wake the actor. The error is an *host.Error: NotFound if there is no
+// such actor.
 type Follower interface {
 	FollowTraces(ctx context.Context, a host.Address, in FollowInput) (Tail, error)
 }
 
-// A Tail receives the spans of one life of an actor that end after it was opened. Its caller must close it.
+// A Tail receives the spans of one life of an actor that end after it was opened. Its caller must
+// close it.
 type Tail interface {
 	// Life is the id of that life.
 	Life() string
-	// Next waits for spans. The error is an *host.Error: Canceled or DeadlineExceeded when ctx ends, after which Next may be called again;
-	// Destroyed when the actor is.
+	// Next waits for spans. The error is an *host.Error: Canceled or DeadlineExceeded when ctx
+	// ends, after which Next may be called again; Destroyed when the actor is.
 	Next(ctx context.Context) (News, error)
 	Close()
 }
@@ -147,7 +159,8 @@ type News struct {
 	Spans []Span
 	// Missed is how many spans that ended after these are missing, because the reader was too slow.
 	Missed uint64
-	// Lost says that spans which ended before these may be missing, because the connection to the node was lost.
+	// Lost says that spans which ended before these may be missing, because the connection to the
+	// node was lost.
 	Lost bool
 }
 

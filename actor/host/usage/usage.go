@@ -1,4 +1,5 @@
-// Package usage has what operators read of the work of actors: of each day, for billing, and of the last minute.
+// Package usage has what operators read of the work of actors: of each day, for billing, and of the
+// last minute.
 package usage
 
 import (
@@ -28,7 +29,8 @@ type Work struct {
 	Turns int64 `json:"turns"`
 	// HandlerUS is the time in handlers of turns and queries, in microseconds.
 	HandlerUS int64 `json:"handler_us"`
-	// BytesWritten are the keys and values of its commits, and BytesSent its answers and the events that clients got.
+	// BytesWritten are the keys and values of its commits, and BytesSent its answers and the events
+	// that clients got.
 	BytesWritten int64 `json:"bytes_written"`
 	BytesSent    int64 `json:"bytes_sent"`
 	// BytesStored are its keys and values at the end of that time.
@@ -37,7 +39,8 @@ type Work struct {
 
 // GetInput selects days of an actor.
 type GetInput struct {
-	// From and To are the first and the last day, such as 2026-11-27, in UTC. Absent, they are the first that is kept and today.
+	// From and To are the first and the last day, such as 2026-11-27, in UTC. Absent, they are the
+	// first that is kept and today.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 }
@@ -62,11 +65,13 @@ type Query struct {
 	Cursor string
 }
 
-// A Page is a page of actors in the order of their keys, without actors that came into being after the day.
+// A Page is a page of actors in the order of their keys, without actors that came into being after
+// the day.
 type Page struct {
 	Day    string  `json:"day"`
 	Actors []Actor `json:"actors"`
-	// Uncertain are left out: whether their last commit is kept is not known, because the disk failed.
+	// Uncertain are left out: whether their last commit is kept is not known, because the disk
+	// failed.
 	Uncertain []host.Address `json:"uncertain,omitempty"`
 	// Cursor selects the next page; absent after the last.
 	Cursor string `json:"cursor,omitempty"`
@@ -118,7 +123,8 @@ type Top struct {
 	Actors []Actor `json:"actors"`
 }
 
-// A Meter is a node that counts what its actors do. Neither method wakes an actor. The errors are *host.Error.
+// A Meter is a node that counts what its actors do. Neither method wakes an actor. The errors are
+// *host.Error.
 type Meter interface {
 	// Usage returns what actors did on a day.
 	Usage(ctx context.Context, q Query) (Page, error)
@@ -148,7 +154,8 @@ func mod(n, of int64) int64 { return (n%of + of) % of }
 // FormatDay is the text of a day.
 func FormatDay(day int64) string { return time.Unix(day*secondsOfDay, 0).UTC().Format(time.DateOnly) }
 
-// WriteCSV writes a page as CSV (RFC 4180), after a line with the names of the columns if heading is set. name is the address of an actor as text: its type comes first, so no cell is a formula.
+// WriteCSV writes a page as CSV (RFC 4180), after a line with the names of the columns if heading
+// is set. name is the address of an actor as text: its type comes first, so no cell is a formula.
 func WriteCSV(w io.Writer, p *Page, heading bool, name func(typ string, key []string) string) error {
 	c := csv.NewWriter(w)
 	c.UseCRLF = true

@@ -12,9 +12,10 @@ import (
 	"unsafe"
 )
 
-// A jsonForm writes and reads the JSON of a Go type, which is looked at once, when the type is declared. It takes truth values,
-// numbers, text, and structs, slices and pointers of them, in the usual of their forms. What it does not take, errors
-// included, is left to encoding/json, and what it takes is what that makes of it. Immutable.
+// A jsonForm writes and reads the JSON of a Go type, which is looked at once, when the type is
+// declared. It takes truth values, numbers, text, and structs, slices and pointers of them, in the
+// usual of their forms. What it does not take, errors included, is left to encoding/json, and what
+// it takes is what that makes of it. Immutable.
 type jsonForm struct {
 	// append appends the value at p; false if it is not a usual one.
 	append func(dst []byte, p unsafe.Pointer) ([]byte, bool)
@@ -24,14 +25,15 @@ type jsonForm struct {
 	empty func(p unsafe.Pointer) bool
 }
 
-// decode decodes data, one JSON value, into the zero value at p. If it returns false, a part of the value may have been set.
+// decode decodes data, one JSON value, into the zero value at p. If it returns false, a part of the
+// value may have been set.
 func (f *jsonForm) decode(data []byte, p unsafe.Pointer) bool {
 	r := jsonReader{data: data}
 	return f.read(&r, p) && r.next() == 0 && r.at == len(data)
 }
 
-// jsonForms are the forms of types that were looked at; nil for a type that has none, which includes types that contain
-// themselves.
+// jsonForms are the forms of types that were looked at; nil for a type that has none, which
+// includes types that contain themselves.
 type jsonForms map[reflect.Type]*jsonForm
 
 // of returns the form of a type, or nil.
@@ -134,7 +136,8 @@ func appendPlainText(dst []byte, s string) ([]byte, bool) {
 		dst = append(append(dst, s[done:i]...), '\\', c)
 		done = i + 1
 	}
-	// encoding/json escapes the separators of lines and paragraphs, which JavaScript once took for ends of lines.
+	// encoding/json escapes the separators of lines and paragraphs, which JavaScript once took for
+	// ends of lines.
 	if !ascii && (!utf8.ValidString(s) || strings.ContainsAny(s, "\u2028\u2029")) {
 		return dst, false
 	}
@@ -294,7 +297,8 @@ func (forms jsonForms) ofStruct(t reflect.Type) *jsonForm {
 	}
 }
 
-// noPlainName reports whether a character of a member's name might be escaped, or not be a name for encoding/json.
+// noPlainName reports whether a character of a member's name might be escaped, or not be a name for
+// encoding/json.
 func noPlainName(c rune) bool {
 	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.'
 }

@@ -40,7 +40,8 @@ type booking struct {
 	Tags []string `json:"tags,omitempty"`
 }
 
-// checkJSONForm compares what a type's form makes of data, and of the value that data is, with what encoding/json makes.
+// checkJSONForm compares what a type's form makes of data, and of the value that data is, with what
+// encoding/json makes.
 func checkJSONForm[T any](t *testing.T, data []byte) (taken bool) {
 	t.Helper()
 	form := make(jsonForms).of(reflect.TypeFor[T]())

@@ -2,8 +2,9 @@ package codec
 
 import "encoding/binary"
 
-// The functions below write and read the CBOR of numbers, text and truth values, which are the inputs and outputs of many
-// methods, without reflection. They leave everything else, errors included, to the library.
+// The functions below write and read the CBOR of numbers, text and truth values, which are the
+// inputs and outputs of many methods, without reflection. They leave everything else, errors
+// included, to the library.
 
 // CBOR major types and simple values (RFC 8949, section 3).
 const (

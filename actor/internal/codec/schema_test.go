@@ -220,8 +220,8 @@ func TestWhatIsWrittenFitsBothSchemas(t *testing.T) {
 	}
 }
 
-// beyond matches what a schema cannot refuse: whole numbers with a fraction or exponent, -0, and numbers in text that are out
-// of the range of their type.
+// beyond matches what a schema cannot refuse: whole numbers with a fraction or exponent, -0, and
+// numbers in text that are out of the range of their type.
 var beyond = regexp.MustCompile(`[0-9][.eE]|[0-9]{4}|-0`)
 
 // FuzzSchemaAllowsWhatDecodes feeds JSON to the read schemas: what they allow, the decoder takes.

@@ -11,8 +11,9 @@ import (
 // None is the input or output of a method that takes or returns nothing. It encodes to no bytes.
 type None struct{}
 
-// A Value is how values of one Go type are encoded and decoded, worked out once from the type. Its methods get pointers to
-// values. It is not generic, because what is generic is compiled for each type of a program. Immutable.
+// A Value is how values of one Go type are encoded and decoded, worked out once from the type. Its
+// methods get pointers to values. It is not generic, because what is generic is compiled for each
+// type of a program. Immutable.
 type Value struct {
 	// New returns a pointer to a new zero value. It takes less time than reflect.New.
 	New   func() any
@@ -59,8 +60,8 @@ func (w *Value) Is(v any) bool {
 // Faults says why the type cannot be encoded.
 func (w *Value) Faults() []string { return w.shape.faults }
 
-// Append appends the encoded form of what v points to to dst. Text of a value that has a form in JSON must be
-// UTF-8. The error is a *ValueError.
+// Append appends the encoded form of what v points to to dst. Text of a value that has a form in
+// JSON must be UTF-8. The error is a *ValueError.
 func (w *Value) Append(as host.Codec, dst []byte, v any) ([]byte, error) {
 	if out, ok := w.appendForm(as, dst, v); ok {
 		return out, nil
@@ -177,8 +178,8 @@ func (w *Value) IsNone() bool { return w.none }
 // IsFlat reports whether a copy of a value shares no changeable memory with it.
 func (w *Value) IsFlat() bool { return w.shape.flat }
 
-// DecodesItself reports whether methods of a value, or of something in it, decode CBOR: they may keep what they are given, and
-// pointers to where they put it.
+// DecodesItself reports whether methods of a value, or of something in it, decode CBOR: they may
+// keep what they are given, and pointers to where they put it.
 func (w *Value) DecodesItself() bool { return w.shape.itself }
 
 func (w *Value) has(as host.Codec) bool {

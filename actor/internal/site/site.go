@@ -98,8 +98,9 @@ func (s *Site) Send(ctx context.Context, r *host.Request, out any) error {
 	return nil
 }
 
-// A detacher is an input that a node in the same process gets without encoding. Detach returns a pointer to
-// what the node gets: a copy, or the input itself with keys of its own, which its maker must not use again.
+// A detacher is an input that a node in the same process gets without encoding. Detach returns a
+// pointer to what the node gets: a copy, or the input itself with keys of its own, which its maker
+// must not use again.
 type detacher interface{ Detach() any }
 
 // Ask calls a built-in method.

@@ -53,8 +53,8 @@ func tokens(t *testing.T, node actor.Node, session string, attempt int) string {
 	return b.String()
 }
 
-// The power fails when one of two tools has answered, and again in the middle of the model's answer. What had ended is not
-// asked again.
+// The power fails when one of two tools has answered, and again in the middle of the model's
+// answer. What had ended is not asked again.
 func TestSessionGoesOnAfterPowerCuts(t *testing.T) {
 	var (
 		mu    sync.Mutex

@@ -1,11 +1,13 @@
-// Agent holds sessions with a model that calls tools. Each session is an actor with a workflow: what the model has said and what
-// tools have returned is in its history, so a session goes on after a crash without asking, or paying for, anything again.
-// Tokens are streamed while the model speaks. A session can be forked: another one begins with what was said up to the
-// point at which a recording of the first was made, and both go on by themselves.
+// Agent holds sessions with a model that calls tools. Each session is an actor with a workflow:
+// what the model has said and what tools have returned is in its history, so a session goes on
+// after a crash without asking, or paying for, anything again. Tokens are streamed while the model
+// speaks. A session can be forked: another one begins with what was said up to the point at which a
+// recording of the first was made, and both go on by themselves.
 //
 //	go run ./docs/examples/agent
 //
-// holds a session, forks it at the point after its first answer, and prints both. The model is a toy in this process: no network is used.
+// holds a session, forks it at the point after its first answer, and prints both. The model is a
+// toy in this process: no network is used.
 //
 // session.go has the actor and the workflow.
 package main
@@ -52,7 +54,8 @@ func demonstrate(ctx context.Context, node actor.Node, out io.Writer) error {
 	if err := talk(ctx, first, 0, "What is the weather in Oslo and Rome?", out); err != nil {
 		return err
 	}
-	// A recording is the present run with its history. A program keeps it to return to this point later.
+	// A recording is the present run with its history. A program keeps it to return to this point
+	// later.
 	bookmark, err := Chat.Of(first).Export(ctx)
 	if err != nil {
 		return err

@@ -12,12 +12,13 @@ import (
 // Sessions are actors with one key part, a name.
 var (
 	Sessions = actor.NewType[Session]("session")
-	// Chat is the life of a session: it ends when the user says bye, and returns how many messages there were.
+	// Chat is the life of a session: it ends when the user says bye, and returns how many messages
+	// there were.
 	Chat = actor.NewWorkflow[actor.None, int](Sessions, "chat")
 	// Says brings the user's messages to the run.
 	Says = actor.NewQueue[string](Sessions, "says", actor.QueueConfig{ByRun: true})
-	// Tokens has the pieces of an answer as the model returns them: a reader sees the answer grow. An attempt that was cut
-	// off has tokens too; the next attempt has another number.
+	// Tokens has the pieces of an answer as the model returns them: a reader sees the answer grow.
+	// An attempt that was cut off has tokens too; the next attempt has another number.
 	Tokens = actor.NewStream[Token](Sessions, "tokens", actor.StreamConfig{})
 	// Answers has each answer once.
 	Answers = actor.NewStream[string](Sessions, "answers", actor.StreamConfig{})
@@ -56,7 +57,8 @@ func (a agent) definition() actor.Definition {
 	return actor.Define(Sessions, actor.Spec[Session]{}, actor.OnRun(Chat, a.chat))
 }
 
-// chat is the workflow. The conversation is the state of its loop: it is in the history, so that a fork has it as well.
+// chat is the workflow. The conversation is the state of its loop: it is in the history, so that a
+// fork has it as well.
 func (a agent) chat(ctx workflow.Context, _ actor.None) (int, error) {
 	return workflow.Loop(ctx, "turn", []Message{}, func(it *workflow.Iter[[]Message, int]) error {
 		said, err := workflow.Receive(it, "user", Says)
@@ -95,7 +97,8 @@ func (a agent) answer(ctx workflow.Context, talk []Message) ([]Message, error) {
 		if len(reply.Tools) == 0 {
 			return it.Break(append(it.State, Message{"model", reply.Text}))
 		}
-		// All tools at once. Each call is its own step, so a call that has ended is not repeated after a crash.
+		// All tools at once. Each call is its own step, so a call that has ended is not repeated
+		// after a crash.
 		results, err := workflow.ForEach(it, "tools", reply.Tools, func(ctx workflow.Context, _ int, call string) (string, error) {
 			return workflow.Step(ctx, "call", func(sc *workflow.StepCtx) (string, error) { return a.tool(sc, call) })
 		})

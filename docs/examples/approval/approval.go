@@ -12,15 +12,16 @@ import (
 // Requests are actors with one key part, the number of the request.
 var (
 	Requests = actor.NewType[Request]("request")
-	// Approval is the life of a request. It ends with a decision, when neither approver nor boss answers, or when the
-	// request is cancelled, which withdraws it.
+	// Approval is the life of a request. It ends with a decision, when neither approver nor boss
+	// answers, or when the request is cancelled, which withdraws it.
 	Approval = actor.NewWorkflow[Ask, Verdict](Requests, "approval")
 	// Decide takes the decision of the approver or boss that is asked now.
 	Decide = actor.NewAction[Verdict, actor.None](Requests, "decide")
 	Show   = actor.NewQuery[actor.None, Request](Requests, "show")
 	// Verdicts brings decisions to the run.
 	Verdicts = actor.NewQueue[Verdict](Requests, "verdicts", actor.QueueConfig{ByRun: true})
-	// Told is emitted with each question, reminder and end. A program that sends mail can follow it.
+	// Told is emitted with each question, reminder and end. A program that sends mail can follow
+	// it.
 	Told = actor.NewEvent[string](Requests, "told", actor.EventConfig{})
 )
 
@@ -72,8 +73,8 @@ func (o office) definition() actor.Definition {
 
 func (r Request) show(*actor.ReadContext, actor.None) (Request, error) { return r, nil }
 
-// decide answers at once whether the decision counts. Its commit contains the message to the run, so the run receives every
-// decision that was accepted, sooner or later.
+// decide answers at once whether the decision counts. Its commit contains the message to the run,
+// so the run receives every decision that was accepted, sooner or later.
 func (r *Request) decide(ctx *actor.Context, v Verdict) (actor.None, error) {
 	if v.By != r.Asked || v.By == "" {
 		return actor.None{}, actor.Errorf(actor.PermissionDenied, "it is not for %q to decide", v.By)
@@ -85,7 +86,8 @@ func (r *Request) decide(ctx *actor.Context, v Verdict) (actor.None, error) {
 
 var errNoAnswer = errors.New("nobody has answered")
 
-// approve is the workflow. While it waits, for days, its actor sleeps: it is a few rows on the disk.
+// approve is the workflow. While it waits, for days, its actor sleeps: it is a few rows on the
+// disk.
 func (o office) approve(ctx workflow.Context, ask Ask) (Verdict, error) {
 	verdict, err := workflow.Scope(ctx, "approver", func(ctx workflow.Context) (Verdict, error) {
 		return o.ask(ctx, ask.Approver, approverDays)
@@ -106,7 +108,8 @@ func (o office) approve(ctx workflow.Context, ask Ask) (Verdict, error) {
 	return verdict, errors.Join(err, o.note(workflow.Detach(ctx), "end", "", end))
 }
 
-// ask waits for one person's decision. It reminds each day, and fails with errNoAnswer after the given number of days.
+// ask waits for one person's decision. It reminds each day, and fails with errNoAnswer after the
+// given number of days.
 func (o office) ask(ctx workflow.Context, who string, days int) (Verdict, error) {
 	return workflow.Loop(ctx, "day", 0, func(it *workflow.Iter[int, Verdict]) error {
 		text := who + " is asked"

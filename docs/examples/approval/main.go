@@ -1,10 +1,11 @@
-// Approval is an office in which requests wait for a decision: for days, through restarts, with reminders, with an
-// escalation to the boss, and with a way to withdraw. Each request is an actor with a workflow.
+// Approval is an office in which requests wait for a decision: for days, through restarts, with
+// reminders, with an escalation to the boss, and with a way to withdraw. Each request is an actor
+// with a workflow.
 //
 //	go run ./docs/examples/approval
 //
-// makes four requests, in an office whose days last a second, decides about some, and prints what happened to each. With
-// --serve the office stays open, with days of 24 hours:
+// makes four requests, in an office whose days last a second, decides about some, and prints what
+// happened to each. With --serve the office stays open, with days of 24 hours:
 //
 //	go run ./docs/examples/approval --serve --data data/approval &
 //	curl --json '{"workflow":"approval","input":{"what":"a press","approver":"ann","boss":"bob"}}' localhost:6420/actors/request/9/-/call/workflow.start

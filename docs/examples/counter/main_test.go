@@ -9,7 +9,8 @@ import (
 	"github.com/cairn-run/cairn/actor/actortest"
 )
 
-// TestREADMEShowsThisProgram keeps the program in the README the one that compiles: all of main.go but its doc comment.
+// TestREADMEShowsThisProgram keeps the program in the README the one that compiles: all of main.go
+// but its doc comment.
 func TestREADMEShowsThisProgram(t *testing.T) {
 	program, err := os.ReadFile("main.go")
 	if err != nil {

@@ -20,10 +20,11 @@ const (
 
 // An importer replays flights: each is one durable call to its origin's actor.
 //
-// No flight counts twice, however often the import is interrupted. The position, which lives in an actor, says where to go
-// on. Calls after the position that had been answered, or were under way, are made again with the same idempotency key:
-// they get the reply of the first time and change nothing. And because the flights of an airport are replayed one by one,
-// in order, the airport itself can tell a repeated number, which still holds when a month has passed and the runtime has
+// No flight counts twice, however often the import is interrupted. The position, which lives in an
+// actor, says where to go on. Calls after the position that had been answered, or were under way,
+// are made again with the same idempotency key: they get the reply of the first time and change
+// nothing. And because the flights of an airport are replayed one by one, in order, the airport
+// itself can tell a repeated number, which still holds when a month has passed and the runtime has
 // forgotten the key.
 //
 // The order of each airport's flights is always the same, the order between airports is not.
@@ -44,7 +45,8 @@ func (i *importer) position(ctx context.Context) (int, error) {
 	return int(n), nil
 }
 
-// run replays the flights from a position on. It returns when all are durable and the position says so.
+// run replays the flights from a position on. It returns when all are durable and the position says
+// so.
 func (i *importer) run(ctx context.Context, from int) error {
 	r := replay{
 		from: from, to: len(i.flights),
@@ -76,8 +78,8 @@ func (i *importer) depart(ctx context.Context, step int) error {
 	return nil
 }
 
-// documents hands in, for each late flight whose claim is still open, what its passengers have: not all of them have everything.
-// Until then the claims wait, however often the import is interrupted.
+// documents hands in, for each late flight whose claim is still open, what its passengers have: not
+// all of them have everything. Until then the claims wait, however often the import is interrupted.
 func (i *importer) documents(ctx context.Context) error {
 	for step, f := range i.flights {
 		if f.Delay <= traffic.ClaimAfter {
@@ -114,8 +116,8 @@ func (i *importer) advance(ctx context.Context, position int) error {
 // patience is how long a retryable error may last.
 const patience = 30 * time.Second
 
-// patiently repeats a call that fails with a retryable error, as when the disk is full or a mailbox is, until it
-// succeeds or patience has passed.
+// patiently repeats a call that fails with a retryable error, as when the disk is full or a mailbox
+// is, until it succeeds or patience has passed.
 func patiently(ctx context.Context, call func() error) error {
 	deadline := time.Now().Add(patience)
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {

@@ -76,7 +76,8 @@ func TestImportCountsOnceWhatItRepeatsAfterTheKeysAreForgotten(t *testing.T) {
 	flights, airports := firstFlights(t, n)
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		i := importer{node: h, flights: flights}
-		// The same flights twice from the start is what a crash before the first saved position leads to.
+		// The same flights twice from the start is what a crash before the first saved position
+		// leads to.
 		for range 2 {
 			for step := range flights {
 				must(t, i.depart(t.Context(), step))

@@ -43,7 +43,8 @@ type run struct {
 	killer *time.Timer
 }
 
-// watched keeps what a process writes and calls begun, once, when it begins or goes on with the import.
+// watched keeps what a process writes and calls begun, once, when it begins or goes on with the
+// import.
 type watched struct {
 	text  strings.Builder
 	begun func()
@@ -62,7 +63,8 @@ func (w *watched) Write(p []byte) (int, error) {
 
 func (w *watched) String() string { return w.text.String() }
 
-// start runs an import in a process, and kills that when it has imported for life, unless life is 0.
+// start runs an import in a process, and kills that when it has imported for life, unless life is
+// 0.
 func start(t *testing.T, dir string, life time.Duration) *run {
 	t.Helper()
 	program, env := *binary, os.Environ()

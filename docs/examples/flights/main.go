@@ -1,9 +1,9 @@
-// Flights is a complete small application on Cairn. It replays 20,000 real US flights of early 2001 through durable
-// actors, one per airport and one per route, prints which airports were worst, and keeps serving them over HTTP,
-// and over NATS with --nats-url.
+// Flights is a complete small application on Cairn. It replays 20,000 real US flights of early 2001
+// through durable actors, one per airport and one per route, prints which airports were worst, and
+// keeps serving them over HTTP, and over NATS with --nats-url.
 //
-// It may be killed at any moment, in any way: the next run goes on where this one was, counts no flight twice and ends
-// with the same table.
+// It may be killed at any moment, in any way: the next run goes on where this one was, counts no
+// flight twice and ends with the same table.
 //
 // Package traffic holds the actors; importer.go drives them; survey.go and report.go read them.
 package main
@@ -20,7 +20,8 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// defaultDir is where the data is kept unless --data says otherwise. It is beside the data of other programs on Cairn.
+// defaultDir is where the data is kept unless --data says otherwise. It is beside the data of other
+// programs on Cairn.
 const defaultDir = "data/flights"
 
 func main() {
@@ -34,7 +35,8 @@ func main() {
 	}.Main()
 }
 
-// An app is the part of the program that runs beside the node. The table goes to stdout, all else to stderr.
+// An app is the part of the program that runs beside the node. The table goes to stdout, all else
+// to stderr.
 type app struct {
 	stdout, stderr io.Writer
 

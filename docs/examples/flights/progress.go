@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A progress shows how far the import is: as a bar on a terminal, as a line now and then anywhere else.
+// A progress shows how far the import is: as a bar on a terminal, as a line now and then anywhere
+// else.
 type progress struct {
 	out   io.Writer
 	bar   bool
@@ -76,7 +77,8 @@ func (p *progress) end() {
 		grouped(int64(n)), took.Round(time.Millisecond), grouped(int64(float64(n)/took.Seconds())))
 }
 
-// isTerminal reports whether w is a device that shows characters, and one that understands escape sequences.
+// isTerminal reports whether w is a device that shows characters, and one that understands escape
+// sequences.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok || os.Getenv("TERM") == "dumb" {

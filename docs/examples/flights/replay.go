@@ -7,38 +7,44 @@ import (
 	"time"
 )
 
-// A replay works through the steps from..to-1 of a numbered sequence, many at once, and saves how far it has come.
+// A replay works through the steps from..to-1 of a numbered sequence, many at once, and saves how
+// far it has come.
 //
-//  1. Steps of one lane run one after the other, in order. Steps of different lanes run in any order.
-//  2. A saved position p means that do returned nil for every step below p. Positions only grow, and the last one saved by a
-//     run without an error is to.
-//  3. No step is started before a position within window steps of it is saved: after a crash, at most that many steps run
-//     again.
+//  1. Steps of one lane run one after the other, in order. Steps of different lanes run in any
+//     order.
+//  2. A saved position p means that do returned nil for every step below p. Positions only grow,
+//     and the last one saved by a run without an error is to.
+//  3. No step is started before a position within window steps of it is saved: after a crash, at
+//     most that many steps run again.
 //
-// Steps that run again after a crash must have no further effect; the replay cannot know which of them had one before.
+// Steps that run again after a crash must have no further effect; the replay cannot know which of
+// them had one before.
 type replay struct {
 	from, to int
 	// lane names the lane of a step.
 	lane func(step int) string
 	do   func(ctx context.Context, step int) error
 	save func(ctx context.Context, position int) error
-	// progress, if set, is told how many steps below to are done, saved or not. It is called by one goroutine.
+	// progress, if set, is told how many steps below to are done, saved or not. It is called by one
+	// goroutine.
 	progress func(done int)
-	// workers bounds how many steps run at once. A position is saved every batch steps; batch is at most window.
+	// workers bounds how many steps run at once. A position is saved every batch steps; batch is at
+	// most window.
 	workers, window, batch int
 	// rate bounds how many steps start in a second; 0 for no bound.
 	rate int
 }
 
-// run returns when every step is done and saved, or with the first error. After it returns, no step runs.
+// run returns when every step is done and saved, or with the first error. After it returns, no step
+// runs.
 func (r *replay) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (
 		group sync.WaitGroup
 		queue = make([]chan int, r.workers)
-		// window has an element for each started step at or above the saved position. That bounds the other channels too:
-		// sending to them never blocks.
+		// window has an element for each started step at or above the saved position. That bounds
+		// the other channels too: sending to them never blocks.
 		window   = make(chan struct{}, r.window)
 		finished = make(chan int, r.window)
 	)
@@ -73,8 +79,8 @@ func (r *replay) run(ctx context.Context) error {
 
 // dispatch hands each step to the worker of its lane until all are handed out or ctx ends.
 func (r *replay) dispatch(ctx context.Context, queue []chan int, window chan<- struct{}) {
-	// Lanes are dealt out to the workers in turn, in order of appearance. Busy lanes tend to appear early, so they land on
-	// different workers; a hash of the name would not see to that.
+	// Lanes are dealt out to the workers in turn, in order of appearance. Busy lanes tend to appear
+	// early, so they land on different workers; a hash of the name would not see to that.
 	worker := make(map[string]int)
 	begin := time.Now()
 	for step := r.from; step < r.to; step++ {
@@ -127,7 +133,8 @@ func (r *replay) collect(ctx context.Context, finished <-chan int, window <-chan
 	return nil
 }
 
-// A watermark finds how far a sequence is done without a gap when its steps finish in any order: every step below low is.
+// A watermark finds how far a sequence is done without a gap when its steps finish in any order:
+// every step below low is.
 type watermark struct {
 	low int
 	// done holds finished steps above low.

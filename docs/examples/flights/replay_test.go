@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// crashing runs a replay of steps in lanes whose steps take random times, crashes it at random moments and starts it
-// again from the saved position, until it is through. It returns the steps in the order in which they had an effect.
+// crashing runs a replay of steps in lanes whose steps take random times, crashes it at random
+// moments and starts it again from the saved position, until it is through. It returns the steps in
+// the order in which they had an effect.
 func crashing(t *testing.T, seed uint64, to, crashes int) (effects []int, ran int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 0))

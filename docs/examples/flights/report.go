@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/docs/examples/flights/traffic"
 )
 
-// report prints the airports with the latest departures, and totals. It depends only on what was imported: not on when,
-// in how many runs, or what crashed meanwhile.
+// report prints the airports with the latest departures, and totals. It depends only on what was
+// imported: not on when, in how many runs, or what crashed meanwhile.
 func report(out io.Writer, s *survey, airports map[string]data.Airport) error {
 	all := s.departures()
 	t := table{columns: []column{

@@ -87,7 +87,8 @@ func summary(d *traffic.Delays) traffic.Summary {
 	return d.Summary()
 }
 
-// expected is the table that a run over the first n flights must end with, computed without any actor.
+// expected is the table that a run over the first n flights must end with, computed without any
+// actor.
 func expected(t *testing.T, n int) string {
 	t.Helper()
 	flights, err := data.Flights()

@@ -16,7 +16,8 @@ type survey struct {
 	// airports is ordered by code; routes, by origin and destination.
 	airports []traffic.AirportReport
 	routes   []traffic.RouteReport
-	// hours holds the hour with the latest departures for each of the worst airports, as their tables tell.
+	// hours holds the hour with the latest departures for each of the worst airports, as their
+	// tables tell.
 	hours map[string]traffic.Group
 	// claims are those for late flights, fund is what they were paid from.
 	claims []claim
@@ -29,7 +30,8 @@ type claim struct {
 	traffic.ClaimReport
 }
 
-// departures, arrivals and legs count the flights that the origins, the destinations and the routes have recorded.
+// departures, arrivals and legs count the flights that the origins, the destinations and the routes
+// have recorded.
 func (s *survey) departures() (n int64) {
 	for _, a := range s.airports {
 		n += a.Departures.Flights
@@ -71,14 +73,15 @@ func (s *survey) ended(how ...traffic.Ending) (n int64) {
 
 var anyEnding = []traffic.Ending{traffic.Paid, traffic.Rejected, traffic.Undone}
 
-// settled reports whether every departure has reached its destination and its route, once, and every claim its end.
+// settled reports whether every departure has reached its destination and its route, once, and
+// every claim its end.
 func (s *survey) settled() bool {
 	return s.departures() == s.arrivals() && s.departures() == s.legs() && s.filed() == s.ended(anyEnding...)
 }
 
-// settledSurvey waits until the messages of all departures are handled and returns what the actors know then. The
-// messages are delivered after the commits that they are part of, so the last of them may be on their way when the
-// import is through; after a crash, they are delivered now.
+// settledSurvey waits until the messages of all departures are handled and returns what the actors
+// know then. The messages are delivered after the commits that they are part of, so the last of
+// them may be on their way when the import is through; after a crash, they are delivered now.
 //
 // It gives up when nothing has been delivered for as long as patience.
 func settledSurvey(ctx context.Context, node actor.Node) (*survey, error) {
@@ -171,8 +174,9 @@ func (s *survey) askHours(ctx context.Context, node actor.Node) error {
 // listed is how many airports the table shows.
 const listed = 10
 
-// A ranking leaves out airports, routes and hours with few flights: one bad day would put them on top. These are the least
-// numbers of departures, and of flights on a route or in an hour, that count: 100 and 10, for all the data.
+// A ranking leaves out airports, routes and hours with few flights: one bad day would put them on
+// top. These are the least numbers of departures, and of flights on a route or in an hour, that
+// count: 100 and 10, for all the data.
 func (s *survey) leastDepartures() int64 { return max(s.departures()/200, 1) }
 func (s *survey) leastLegs() int64       { return max(s.departures()/2000, 1) }
 
@@ -184,7 +188,8 @@ func (s *survey) worstAirports(n int) []traffic.AirportReport {
 	return worst[:min(n, len(worst))]
 }
 
-// worstRoute returns the route with the latest flights from an airport; false if none has enough of them.
+// worstRoute returns the route with the latest flights from an airport; false if none has enough of
+// them.
 func (s *survey) worstRoute(origin string) (traffic.RouteReport, bool) {
 	least := s.leastLegs()
 	routes := slices.DeleteFunc(slices.Clone(s.routes), func(r traffic.RouteReport) bool {

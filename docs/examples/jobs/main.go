@@ -1,12 +1,13 @@
-// Jobs shows queues and streams between processes that may die at any moment: a node, senders, workers and readers.
+// Jobs shows queues and streams between processes that may die at any moment: a node, senders,
+// workers and readers.
 //
 //	jobs node                                          runs the node
 //	jobs send   --office zurich --from 1 --count 100   sends letters
 //	jobs work   --office zurich --out carried.txt      carries them
 //	jobs follow --office zurich --after 0              prints what was audited
 //
-// Each prints a line for everything that is certain: a letter that was accepted, one that was carried, one that was
-// audited. chaos_test.go kills all four at random and counts.
+// Each prints a line for everything that is certain: a letter that was accepted, one that was
+// carried, one that was audited. chaos_test.go kills all four at random and counts.
 package main
 
 import (
@@ -89,8 +90,9 @@ type clerk struct {
 	after   uint64
 }
 
-// send sends letters one after the other and prints the number of each that was accepted. A sender that is started
-// again with the number after the last repeats at most one letter, which the office knows by its id.
+// send sends letters one after the other and prints the number of each that was accepted. A sender
+// that is started again with the number after the last repeats at most one letter, which the office
+// knows by its id.
 func (c *clerk) send(ctx context.Context) error {
 	for i := c.from; i < c.from+c.count; i++ {
 		l := post.Letter{ID: c.prefix + "-" + strconv.Itoa(i), Undeliverable: i%50 == 13}

@@ -1,10 +1,12 @@
-// Nightly closes the books of a company every night: a schedule begins a workflow, which has a bill made for every tenant, a few
-// at a time, by workflows in actors of their own, and collects their results. It may be restarted or lose power in the
-// middle of the night: every tenant has one bill, and it counts once.
+// Nightly closes the books of a company every night: a schedule begins a workflow, which has a bill
+// made for every tenant, a few at a time, by workflows in actors of their own, and collects their
+// results. It may be restarted or lose power in the middle of the night: every tenant has one bill,
+// and it counts once.
 //
 //	go run ./docs/examples/nightly
 //
-// does not wait for the night: it triggers the schedule, and prints the report. nightly.go has the actors and the workflows.
+// does not wait for the night: it triggers the schedule, and prints the report. nightly.go has the
+// actors and the workflows.
 package main
 
 import (

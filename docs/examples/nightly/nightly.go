@@ -90,7 +90,8 @@ func (c *Company) open(ctx *actor.Context, tenants []string) (actor.None, error)
 	return actor.None{}, Nightly.Set(ctx, actor.Rule{Cron: "0 2 * * *"}, actor.None{})
 }
 
-// night begins a run. If that of the night before is not over, this fails, and the schedule tries again until it is.
+// night begins a run. If that of the night before is not over, this fails, and the schedule tries
+// again until it is.
 func (c *Company) night(ctx *actor.Context, _ actor.None) error {
 	_, err := Closing.Start(ctx, Night{Date: ctx.Tick().Due.UTC().Format("2006-01-02")}, handle.Replace())
 	return err
@@ -98,10 +99,11 @@ func (c *Company) night(ctx *actor.Context, _ actor.None) error {
 
 func (c Company) show(*actor.ReadContext, actor.None) (Company, error) { return c, nil }
 
-// closeBooks has a bill made for each tenant, by runs in actors of their own, a few at a time. A tenant whose bill cannot be
-// made does not keep the others from theirs.
+// closeBooks has a bill made for each tenant, by runs in actors of their own, a few at a time. A
+// tenant whose bill cannot be made does not keep the others from theirs.
 func closeBooks(ctx workflow.Context, night Night) (Report, error) {
-	// What the run works on is read once, and recorded: tenants that come later are for the next night.
+	// What the run works on is read once, and recorded: tenants that come later are for the next
+	// night.
 	tenants, err := actor.UpdateState(ctx, "tenants", func(c *Company, _ *actor.Context) ([]string, error) {
 		return slices.Clone(c.Tenants), nil
 	})

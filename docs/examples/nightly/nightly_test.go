@@ -97,8 +97,8 @@ func TestBooksAreClosedEveryNight(t *testing.T) {
 				if len(p.prints) != bills || p.most > atOnce {
 					t.Errorf("%d bills were printed, up to %d at once", len(p.prints), p.most)
 				}
-				// A bill whose printing, or the news of it, was lost with the power is printed again: the body of
-				// a step runs at least once. Its result counts once.
+				// A bill whose printing, or the news of it, was lost with the power is printed
+				// again: the body of a step runs at least once. Its result counts once.
 				most := 2
 				if cut == "" {
 					most = 1

@@ -10,8 +10,8 @@ import (
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
-// However early or late an order is cancelled, and whenever the power fails, the customer has not paid for it, and its
-// articles are on the shelf again.
+// However early or late an order is cancelled, and whenever the power fails, the customer has not
+// paid for it, and its articles are on the shelf again.
 func TestCancelledOrdersAreNotPaid(t *testing.T) {
 	for _, cuts := range []bool{false, true} {
 		config := actortest.Config{UnsyncedPercent: 50}

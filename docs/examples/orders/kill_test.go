@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// asProgram in the environment makes the test binary run as the program itself, on the directory that it names.
+// asProgram in the environment makes the test binary run as the program itself, on the directory
+// that it names.
 const asProgram = "ORDERS_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -24,7 +25,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// process runs the program and kills it after life, unless that is 0 or it has ended by then. It returns what it printed.
+// process runs the program and kills it after life, unless that is 0 or it has ended by then. It
+// returns what it printed.
 func process(t *testing.T, dir string, life time.Duration) (out string, killed bool) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -50,7 +52,8 @@ func process(t *testing.T, dir string, life time.Duration) (out string, killed b
 	return stdout.String(), false
 }
 
-// Killed at any moment and run again, the program prints the same as one that was never killed: nobody pays twice.
+// Killed at any moment and run again, the program prints the same as one that was never killed:
+// nobody pays twice.
 func TestKillAtRandomMomentsEndsWithTheSameOrders(t *testing.T) {
 	begun := time.Now()
 	if got, _ := process(t, filepath.Join(t.TempDir(), "data"), 0); got != printed {

@@ -1,12 +1,14 @@
-// Orders is a small shop whose orders are workflows: each reserves an article, charges the customer and hands the parcel to a
-// carrier. Articles and accounts are other actors, and the carrier is another company, so their changes cannot be one commit.
-// So each step declares how to undo it. If a later step fails, or the order is cancelled, the earlier steps are undone in
-// reverse order: a saga.
+// Orders is a small shop whose orders are workflows: each reserves an article, charges the customer
+// and hands the parcel to a carrier. Articles and accounts are other actors, and the carrier is
+// another company, so their changes cannot be one commit. So each step declares how to undo it. If
+// a later step fails, or the order is cancelled, the earlier steps are undone in reverse order: a
+// saga.
 //
 //	go run ./docs/examples/orders
 //
-// places four orders and prints their results. Kill it at any moment, and run it again: it continues, charges no customer
-// twice and prints the same. A run starts with its order as input, so placing an order again finds the existing run.
+// places four orders and prints their results. Kill it at any moment, and run it again: it
+// continues, charges no customer twice and prints the same. A run starts with its order as input,
+// so placing an order again finds the existing run.
 //
 // shop.go has the actors and order.go the workflow.
 package main

@@ -45,7 +45,8 @@ type shop struct{ carrier carrier }
 
 // A carrier is a company that fetches parcels.
 type carrier interface {
-	// Fetch books the transport of a parcel to a place. Booking again under the same reference returns the same parcel.
+	// Fetch books the transport of a parcel to a place. Booking again under the same reference
+	// returns the same parcel.
 	Fetch(ctx context.Context, reference, order, place string) (parcel string, err error)
 }
 
@@ -60,12 +61,12 @@ func definitions(c carrier) []actor.Definition {
 	}
 }
 
-// checkout undoes its steps if one fails, or if the order is cancelled. After a crash it cannot tell whether the step that was
-// under way took effect, so it undoes that step too. So Release and Refund need only the number of the order, and do no harm
-// if there is nothing to undo.
+// checkout undoes its steps if one fails, or if the order is cancelled. After a crash it cannot
+// tell whether the step that was under way took effect, so it undoes that step too. So Release and
+// Refund need only the number of the order, and do no harm if there is nothing to undo.
 //
-// checkout is deterministic: it decides only by the results of named operations. After a crash it runs again from its first
-// line, and the operations that had ended return the same results.
+// checkout is deterministic: it decides only by the results of named operations. After a crash it
+// runs again from its first line, and the operations that had ended return the same results.
 func (s shop) checkout(ctx workflow.Context, p Purchase) (Receipt, error) {
 	receipt, refused := workflow.Saga(ctx, "purchase", func(ctx workflow.Context) (Receipt, error) {
 		pay := Payment{p.ID, p.Cents}
@@ -99,7 +100,8 @@ func (s shop) checkout(ctx workflow.Context, p Purchase) (Receipt, error) {
 		if err != nil {
 			return Receipt{}, err
 		}
-		// Within the saga: if the order is cancelled while the parcel is fetched, this fails, and the saga undoes everything.
+		// Within the saga: if the order is cancelled while the parcel is fetched, this fails, and
+		// the saga undoes everything.
 		return Receipt{parcel}, settle(ctx, "on its way as "+parcel)
 	})
 	if refused != nil {
@@ -117,8 +119,8 @@ func settle(ctx workflow.Context, note string) error {
 	return err
 }
 
-// reason returns the customer's message for an error. An error read back from the history has a registered type or value,
-// or is a text.
+// reason returns the customer's message for an error. An error read back from the history has a
+// registered type or value, or is a text.
 func reason(err error) string {
 	var e *actor.Error
 	switch {

@@ -53,7 +53,8 @@ func TestOrders(t *testing.T) {
 	}, definitions(new(post))...)
 }
 
-// A cut is a carrier that cuts the power after it has fetched a parcel, or refused to, and before the caller gets its reply.
+// A cut is a carrier that cuts the power after it has fetched a parcel, or refused to, and before
+// the caller gets its reply.
 type cut struct {
 	post
 	at   string
@@ -72,7 +73,8 @@ func (c *cut) Fetch(ctx context.Context, reference, order, place string) (string
 	return parcel, err
 }
 
-// The power fails while the carrier is on the phone. The order goes on by itself when the node is back; nobody pays twice.
+// The power fails while the carrier is on the phone. The order goes on by itself when the node is
+// back; nobody pays twice.
 func TestOrdersGoOnAfterAPowerCut(t *testing.T) {
 	for _, at := range []string{"1001", "1003"} {
 		carrier := &cut{at: at}

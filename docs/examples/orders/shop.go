@@ -11,8 +11,9 @@ var (
 	Items = actor.NewType[Item]("item")
 	// Stock puts the first pieces on the shelf; when there have been any, it does nothing.
 	Stock = actor.NewAction[int, actor.None](Items, "stock")
-	// Reserve takes pieces off the shelf for an order, and Release puts them back. Each does it once per order, and Release
-	// also if it does not know of a reservation: then none can be made later.
+	// Reserve takes pieces off the shelf for an order, and Release puts them back. Each does it
+	// once per order, and Release also if it does not know of a reservation: then none can be made
+	// later.
 	Reserve = actor.NewAction[Reservation, actor.None](Items, "reserve")
 	Release = actor.NewAction[string, actor.None](Items, "release")
 	Level   = actor.NewQuery[actor.None, int](Items, "level")
@@ -28,7 +29,8 @@ type Reservation struct {
 type Item struct {
 	Known bool
 	Free  int
-	// Reserved is how many pieces each order has. Released are the orders that have given theirs back.
+	// Reserved is how many pieces each order has. Released are the orders that have given theirs
+	// back.
 	Reserved map[string]int
 	Released map[string]bool
 }
@@ -67,14 +69,14 @@ func (i *Item) release(_ *actor.Context, order string) (actor.None, error) {
 
 func (i Item) level(*actor.ReadContext, actor.None) (int, error) { return i.Free, nil }
 
-// Accounts are the customers' accounts: actors with one key part, the customer's name. The entries are rows of a SQLite
-// database that each account has.
+// Accounts are the customers' accounts: actors with one key part, the customer's name. The entries
+// are rows of a SQLite database that each account has.
 var (
 	Accounts = actor.NewType[Account]("account")
 	// Deposit opens an account with an amount; when it is open, it does nothing.
 	Deposit = actor.NewAction[int, actor.None](Accounts, "deposit")
-	// Charge takes what an order costs, and Refund gives back what was taken. Each does it once per order. Refund also ends an
-	// order that was not charged: a charge that comes later is refused.
+	// Charge takes what an order costs, and Refund gives back what was taken. Each does it once per
+	// order. Refund also ends an order that was not charged: a charge that comes later is refused.
 	Charge  = actor.NewAction[Payment, actor.None](Accounts, "charge")
 	Refund  = actor.NewAction[Payment, actor.None](Accounts, "refund")
 	Balance = actor.NewQuery[actor.None, int](Accounts, "balance")

@@ -1,5 +1,5 @@
-// Orm keeps the books of libraries in their SQLite databases, through three tools that know nothing of actors: code that
-// sqlc generated, sqlx, and ent.
+// Orm keeps the books of libraries in their SQLite databases, through three tools that know nothing
+// of actors: code that sqlc generated, sqlx, and ent.
 package main
 
 import (
@@ -39,7 +39,8 @@ type Library struct {
 	Acquired int
 }
 
-// An Acquisition is a book that a library gets. Its author is added if the library has none of that name.
+// An Acquisition is a book that a library gets. Its author is added if the library has none of that
+// name.
 type Acquisition struct {
 	Title     string
 	Author    string

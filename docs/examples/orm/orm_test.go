@@ -14,7 +14,8 @@ import (
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
-// A desk is an actor whose turns and queries are what a test says. Its schema is that of the library.
+// A desk is an actor whose turns and queries are what a test says. Its schema is that of the
+// library.
 type desk struct{ N int }
 
 var (
@@ -293,7 +294,8 @@ func TestQueryCannotWrite(t *testing.T) {
 	})
 }
 
-// TestToolsShareATurn writes with one and reads with the others, before anything is durable and after a power cut.
+// TestToolsShareATurn writes with one and reads with the others, before anything is durable and
+// after a power cut.
 func TestToolsShareATurn(t *testing.T) {
 	open(t, func(r *room) {
 		r.does(func(ctx *actor.Context, db *sql.DB) error {
@@ -330,7 +332,8 @@ func TestToolsShareATurn(t *testing.T) {
 	})
 }
 
-// TestEntFindsTheMigrationsUpToDate holds migrations and ent's schema to each other: only the table of the reviews is missing.
+// TestEntFindsTheMigrationsUpToDate holds migrations and ent's schema to each other: only the table
+// of the reviews is missing.
 func TestEntFindsTheMigrationsUpToDate(t *testing.T) {
 	open(t, func(r *room) {
 		plan := func(ctx *actor.Context) string {

@@ -49,8 +49,8 @@ func rules(t *testing.T) map[string]rulefmt.Rule {
 	return all
 }
 
-// fires reports whether a rule fires in a store that has so many scrapes: whether its condition holds for a series for as long as
-// the rule demands.
+// fires reports whether a rule fires in a store that has so many scrapes: whether its condition
+// holds for a series for as long as the rule demands.
 func fires(t *testing.T, r rulefmt.Rule, store storage.Queryable, scrapes int) bool {
 	t.Helper()
 	engine := promql.NewEngine(promql.EngineOpts{Timeout: time.Minute, MaxSamples: 1_000_000, LookbackDelta: 5 * time.Minute, Parser: parser.NewParser(parser.Options{})})
@@ -85,8 +85,8 @@ func fires(t *testing.T, r rulefmt.Rule, store storage.Queryable, scrapes int) b
 	return false
 }
 
-// load makes a store of series in the notation of promtool, scraped once a step. It is a list: the store of Prometheus needs the
-// libraries of three clouds, which take minutes to compile.
+// load makes a store of series in the notation of promtool, scraped once a step. It is a list: the
+// store of Prometheus needs the libraries of three clouds, which take minutes to compile.
 func load(t *testing.T, text string) storage.Queryable {
 	t.Helper()
 	var all []promql.Series
@@ -131,7 +131,8 @@ func (l *list) Warnings() annotations.Annotations { return nil }
 
 const instance = `job="cairn",instance="a"`
 
-// TestEachRuleFiresInItsSituation has the samples of a situation for each rule, and of one that looks like it and is none.
+// TestEachRuleFiresInItsSituation has the samples of a situation for each rule, and of one that
+// looks like it and is none.
 func TestEachRuleFiresInItsSituation(t *testing.T) {
 	const still, rising = "0x90", "0x20 1+1x69"
 	counter := func(name, more string) [2]string {
@@ -140,7 +141,8 @@ func TestEachRuleFiresInItsSituation(t *testing.T) {
 	gauge := func(name, more, ill, well string) [2]string {
 		return [2]string{fmt.Sprintf("  %s{%s%s} %s", name, instance, more, ill), fmt.Sprintf("  %s{%s%s} %s", name, instance, more, well)}
 	}
-	// histogram has observations between two bounds: in the situation above the first one, else below.
+	// histogram has observations between two bounds: in the situation above the first one, else
+	// below.
 	histogram := func(name, more, low, high string) [2]string {
 		series := func(first string) string {
 			bucket := func(le, values string) string {
@@ -202,7 +204,8 @@ func TestEachRuleFiresInItsSituation(t *testing.T) {
 	}
 }
 
-// TestMetricsOfRulesAndDashboardExist compares the names with the page that a test of the command holds to /metrics.
+// TestMetricsOfRulesAndDashboardExist compares the names with the page that a test of the command
+// holds to /metrics.
 func TestMetricsOfRulesAndDashboardExist(t *testing.T) {
 	page, err := os.ReadFile("../monitor.md")
 	if err != nil {

@@ -1,6 +1,7 @@
-// Command denokv measures writes of the published client of Deno KV on a durable actor, beside a server that answers the client with
-// the same bytes and does nothing. Both run in this process, and the client in Node.js. They take turns, so that both have the same
-// machine in the same minutes.
+// Command denokv measures writes of the published client of Deno KV on a durable actor, beside a
+// server that answers the client with the same bytes and does nothing. Both run in this process,
+// and the client in Node.js. They take turns, so that both have the same machine in the same
+// minutes.
 package main
 
 import (

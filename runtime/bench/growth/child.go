@@ -17,8 +17,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/bench/internal/usage"
 )
 
-// A job is what one process does to one store. Each job has a process of its own, so that it begins with
-// empty caches and its memory is its own.
+// A job is what one process does to one store. Each job has a process of its own, so that it begins
+// with empty caches and its memory is its own.
 type job struct {
 	What     string // a key of work
 	Side     string
@@ -55,8 +55,8 @@ func child(text string) {
 	work[j.What](j, func(r result) { check(out.Encode(r)) })
 }
 
-// start runs a job in a new process and passes on what it reports. With kill the process is killed after
-// its first report.
+// start runs a job in a new process and passes on what it reports. With kill the process is killed
+// after its first report.
 func start(j job, kill bool, heard func(result)) {
 	text, err := json.Marshal(j)
 	check(err)
@@ -119,8 +119,8 @@ func found(was bool) {
 	}
 }
 
-// loadUntilKilled makes durable calls of any actors, and reports when there are so many that a start
-// after them has as much to read from the log on either side.
+// loadUntilKilled makes durable calls of any actors, and reports when there are so many that a
+// start after them has as much to read from the log on either side.
 func loadUntilKilled(j job, say func(result)) {
 	s := open(j.Side, j.Dir)
 	ready := make(chan struct{}, 1<<20)

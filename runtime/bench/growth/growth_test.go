@@ -71,7 +71,8 @@ func TestEachStageIsMeasured(t *testing.T) {
 // markBytes is what a commit of the engine may have beyond its rows: how far the log is synced.
 const markBytes = 18
 
-// TestTwinWritesWhatACallWrites compares the bytes of commits, so that the ratios compare like with like.
+// TestTwinWritesWhatACallWrites compares the bytes of commits, so that the ratios compare like with
+// like.
 func TestTwinWritesWhatACallWrites(t *testing.T) {
 	const n = 20
 	bytesOf := func(name string) float64 {

@@ -1,8 +1,8 @@
 // Command growth measures a node whose store grows, beside raw Pebble with the same payload.
 //
-// It builds a store with many actors on either side, and measures each stage in a process of its own, so
-// that a stage begins with empty caches as after a restart: Cairn, raw Pebble, Cairn, and so on. What
-// counts is the median of the ratios of these pairs.
+// It builds a store with many actors on either side, and measures each stage in a process of its
+// own, so that a stage begins with empty caches as after a restart: Cairn, raw Pebble, Cairn, and
+// so on. What counts is the median of the ratios of these pairs.
 package main
 
 import (

@@ -28,8 +28,8 @@ type result struct {
 	WriteAmp                  float64 // bytes written for each byte of a commit
 }
 
-// A histogram counts durations in steps of less than 2 %. It takes the same memory for any number of
-// them, so that it does not show in the resident memory that is measured.
+// A histogram counts durations in steps of less than 2 %. It takes the same memory for any number
+// of them, so that it does not show in the resident memory that is measured.
 type histogram struct {
 	counts [64 << stepBits]uint32
 	n      int
@@ -100,8 +100,8 @@ func (m *meter) result() (r result) {
 	}
 }
 
-// load runs op from n goroutines, by each at least once, for a time. op gets a source of random numbers
-// that is its goroutine's own.
+// load runs op from n goroutines, by each at least once, for a time. op gets a source of random
+// numbers that is its goroutine's own.
 func load(n int, d time.Duration, seed int, op func(r *rand.Rand)) result {
 	var stop atomic.Bool
 	var wg sync.WaitGroup

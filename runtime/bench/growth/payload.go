@@ -11,14 +11,15 @@ import (
 // entriesOf is how many entries each actor has in its store.
 const entriesOf = 12
 
-// A payload is what an actor keeps: the text of its state, and its entries. It follows from the number
-// of the actor, so both sides store the same bytes.
+// A payload is what an actor keeps: the text of its state, and its entries. It follows from the
+// number of the actor, so both sides store the same bytes.
 type payload struct {
 	text    string
 	entries [entriesOf][]byte
 }
 
-// payloadOf makes the payload of an actor: a text of 45 to 185 bytes, and entries of about 200 bytes.
+// payloadOf makes the payload of an actor: a text of 45 to 185 bytes, and entries of about 200
+// bytes.
 func payloadOf(i int) (p payload) {
 	r := rand.New(rand.NewPCG(uint64(i), 3))
 	p.text = string(sample.AppendText(nil, r, 45+r.IntN(140)))

@@ -15,7 +15,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/bench/internal/sample"
 )
 
-// A raw is the side of raw Pebble: one row for each value, under the keys that Cairn's data rows have.
+// A raw is the side of raw Pebble: one row for each value, under the keys that Cairn's data rows
+// have.
 type raw struct {
 	db        *pebble.DB
 	committed atomic.Int64 // bytes
@@ -76,8 +77,9 @@ func (w *raw) create(i int) {
 // A pair is a row with its value.
 type pair struct{ row, value []byte }
 
-// callRows returns the rows that a durable call writes in Cairn: the root. Change it together with what a call writes there.
-// The raw row begins without what a root has beside the state; the first call adds it, and its first byte says so.
+// callRows returns the rows that a durable call writes in Cairn: the root. Change it together with
+// what a call writes there. The raw row begins without what a root has beside the state; the first
+// call adds it, and its first byte says so.
 func callRows(id keyspace.ActorID, state []byte) []pair {
 	if len(state) > 0 && state[0] == 0 {
 		state = append(slices.Clip(state), rootValue...)
@@ -86,8 +88,8 @@ func callRows(id keyspace.ActorID, state []byte) []pair {
 	return []pair{{stateRow(id), state}}
 }
 
-// expiringRows returns the rows that an entry which expires adds: its metadata with its value, and its
-// place in the order of expiry.
+// expiringRows returns the rows that an entry which expires adds: its metadata with its value, and
+// its place in the order of expiry.
 func expiringRows(id keyspace.ActorID, at time.Time) []pair {
 	key := entryKeyspace(entriesOf)
 	return []pair{

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// soak puts a store under full load, and reports each interval: durable calls of any actor, one in ten
-// with an entry that expires, beside one creation and one destruction in a hundred.
+// soak puts a store under full load, and reports each interval: durable calls of any actor, one in
+// ten with an entry that expires, beside one creation and one destruction in a hundred.
 func soak(j job, say func(result)) {
 	s := open(j.Side, j.Dir)
 	var first, next atomic.Int64 // the actors from first to next are there, except those at the ends
@@ -64,7 +64,8 @@ func soak(j job, say func(result)) {
 	s.close()
 }
 
-// ends is how many actors at either end of the range may be in the course of creation or destruction.
+// ends is how many actors at either end of the range may be in the course of creation or
+// destruction.
 const ends = 64
 
 func soakOnce(s side, r *rand.Rand, first, next *atomic.Int64) {

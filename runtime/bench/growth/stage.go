@@ -64,8 +64,8 @@ func (g *growth) openKilled(side string, round int) result {
 	return run(j)
 }
 
-// keptRate measures hot actors in the small store and in the large one, and notes what part of the small
-// one's rate is left.
+// keptRate measures hot actors in the small store and in the large one, and notes what part of the
+// small one's rate is left.
 func (g *growth) keptRate(large func(string, int) result) func(string, int) result {
 	return func(side string, round int) result {
 		s := run(job{What: "call", Side: side, Dir: g.store(side, small), Actors: g.hot, Hot: g.hot, Callers: 64, Time: g.time, Seed: round})

@@ -1,9 +1,11 @@
-// Command peers runs one workflow on Cairn, on Restate and on Temporal, in turn, on the same machine in the same minutes,
-// and prints how many runs each of them ends in a second: for one caller, and for several at once.
+// Command peers runs one workflow on Cairn, on Restate and on Temporal, in turn, on the same
+// machine in the same minutes, and prints how many runs each of them ends in a second: for one
+// caller, and for several at once.
 //
-// The workflow has five steps, each of which returns a small number; a run counts when its caller has the result. Every
-// system keeps the result of each step before the next begins. Cairn and Restate sync their logs; Temporal's server keeps
-// its rows in SQLite in memory, because that is what its own test server does, so it does not wait for a disk at all.
+// The workflow has five steps, each of which returns a small number; a run counts when its caller
+// has the result. Every system keeps the result of each step before the next begins. Cairn and
+// Restate sync their logs; Temporal's server keeps its rows in SQLite in memory, because that is
+// what its own test server does, so it does not wait for a disk at all.
 package main
 
 import (
@@ -90,8 +92,8 @@ func compare(ctx context.Context, dir, only, callers string, rounds int, span ti
 	return nil
 }
 
-// measureAll starts a system, measures it with each number of callers, and stops it, so that no system runs while another
-// is measured.
+// measureAll starts a system, measures it with each number of callers, and stops it, so that no
+// system runs while another is measured.
 func measureAll(ctx context.Context, o opening, dir string, counts []int, span time.Duration, rates map[string][]float64) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

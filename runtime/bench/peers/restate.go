@@ -41,8 +41,8 @@ type restateSystem struct {
 	handler chan error
 }
 
-// openRestate starts the server that npm has installed beside this program, in its default configuration, and an
-// endpoint in this process.
+// openRestate starts the server that npm has installed beside this program, in its default
+// configuration, and an endpoint in this process.
 func openRestate(ctx context.Context, dir string) (system, error) {
 	program, err := filepath.Abs("node_modules/.bin/restate-server")
 	if err != nil {

@@ -1,8 +1,10 @@
-// Command tables measures what the options of Pebble's tables do to a store of realistic rows: states of actors, JSON of 200 B
-// to 4 KiB, pages of SQLite databases, and values that do not compress.
+// Command tables measures what the options of Pebble's tables do to a store of realistic rows:
+// states of actors, JSON of 200 B to 4 KiB, pages of SQLite databases, and values that do not
+// compress.
 //
-// Each variant builds a store of the same rows, compacts it, and reads it with a cache that holds a part of it. The variants
-// take turns, and what is printed is the median of the rounds. The base is what a store has: see engine/pebble.go.
+// Each variant builds a store of the same rows, compacts it, and reads it with a cache that holds a
+// part of it. The variants take turns, and what is printed is the median of the rounds. The base is
+// what a store has: see engine/pebble.go.
 package main
 
 import (

@@ -98,7 +98,8 @@ func (c *cli) list(cmd *cobra.Command, q host.ListQuery, limit int, dir string) 
 		if q.Cursor == "" || limit > 0 && printed >= limit {
 			break
 		}
-		// Columns are aligned page by page, so that a long listing begins at once and takes no memory.
+		// Columns are aligned page by page, so that a long listing begins at once and takes no
+		// memory.
 		t.Flush()
 	}
 	t.Flush()

@@ -9,9 +9,10 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// parseAddress reads TYPE/PART/PART, which is how the actor stands in the gateway's URLs: parts are percent-escaped, so
-// that a part may hold a slash, and the parts "", "-", "." and ".." and parts that begin with "~" have a "~" in front.
-// The parts "-", "." and ".." are understood without it: only in a URL do they mean something else.
+// parseAddress reads TYPE/PART/PART, which is how the actor stands in the gateway's URLs: parts are
+// percent-escaped, so that a part may hold a slash, and the parts "", "-", "." and ".." and parts
+// that begin with "~" have a "~" in front. The parts "-", "." and ".." are understood without it:
+// only in a URL do they mean something else.
 func parseAddress(s string) (host.Address, error) {
 	typ, rest, more := strings.Cut(s, "/")
 	if err := checkType(typ); err != nil {
@@ -50,7 +51,8 @@ func parseParts(s string) ([]string, error) {
 	return parts, nil
 }
 
-// parsePrefix reads the value of --prefix: leading parts of a key, with or without a slash at the end.
+// parsePrefix reads the value of --prefix: leading parts of a key, with or without a slash at the
+// end.
 func parsePrefix(s string) ([]string, error) {
 	parts, err := parseParts(strings.TrimSuffix(s, "/"))
 	if err != nil {

@@ -98,8 +98,9 @@ func ask[In, Out any](ctx context.Context, t *target, m method.Typed[In, Out], i
 	return out, err
 }
 
-// ask calls a method that every actor has, whose input and output have the shapes of in and out. The actor must exist unless
-// the method creates it. A method that counts is called again as long as there is more to do than one turn can.
+// ask calls a method that every actor has, whose input and output have the shapes of in and out.
+// The actor must exist unless the method creates it. A method that counts is called again as long
+// as there is more to do than one turn can.
 func (t *target) ask(ctx context.Context, m *method.Row, in, out any, o askOptions) error {
 	err := t.askOnce(ctx, m, in, out, o)
 	switch sum := out.(type) {
@@ -190,7 +191,8 @@ func named[In, Out, Item any](m method.Typed[In, Out], items func(*Out) []Item, 
 	}
 }
 
-// completeNamed completes an actor and then the name of one of its queues, schedules or streams, which list tells.
+// completeNamed completes an actor and then the name of one of its queues, schedules or streams,
+// which list tells.
 func (c *cli) completeNamed(list func(ctx context.Context, t *target) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if len(args) != 1 {

@@ -105,7 +105,8 @@ func (b *bulk) check(args []string) ([]host.Address, error) {
 	return actors, nil
 }
 
-// selected returns the named actors, or finds the selected ones. It prints a note if there are none.
+// selected returns the named actors, or finds the selected ones. It prints a note if there are
+// none.
 func (b *bulk) selected(ctx context.Context, n *client.Client, named []host.Address) (actors []host.Address, err error) {
 	if !b.selection.given() {
 		return named, nil

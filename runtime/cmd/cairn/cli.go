@@ -30,7 +30,8 @@ const (
 	exitUsage = 2 // the command line is wrong; nothing was sent
 )
 
-// A cli is one run of the command: its streams, its environment and the flags that every command has.
+// A cli is one run of the command: its streams, its environment and the flags that every command
+// has.
 type cli struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
@@ -42,7 +43,8 @@ type cli struct {
 	timeout    time.Duration
 	attempts   int
 
-	// running is set when a command's own code begins: an error before that is about the command line.
+	// running is set when a command's own code begins: an error before that is about the command
+	// line.
 	running bool
 	// connected is set when the command talks to a node: not to a directory.
 	connected bool
@@ -128,7 +130,8 @@ func (c *cli) root() *cobra.Command {
 	return root
 }
 
-// nodeToken is the token for the node. The environment's is not the flag's default, because help prints defaults.
+// nodeToken is the token for the node. The environment's is not the flag's default, because help
+// prints defaults.
 func (c *cli) nodeToken() string { return cmp.Or(c.token, c.getenv("CAIRN_TOKEN")) }
 
 // requestContext bounds one request by --timeout.
@@ -149,7 +152,8 @@ func (c *cli) colour(w io.Writer) bool {
 	return c.getenv("NO_COLOR") == "" && c.getenv("TERM") != "dumb" && terminal(w)
 }
 
-// terminal reports whether stream is a device that a person may sit at: a character device other than the null device.
+// terminal reports whether stream is a device that a person may sit at: a character device other
+// than the null device.
 func terminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	if !ok {

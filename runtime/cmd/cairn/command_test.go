@@ -98,7 +98,8 @@ func TestLostConnectionIsNotCalledHarmless(t *testing.T) {
 	}
 }
 
-// TestFaultsOfTheCommandLineExitWithTwo runs the lines of testdata/usage.txt, each of which is wrong.
+// TestFaultsOfTheCommandLineExitWithTwo runs the lines of testdata/usage.txt, each of which is
+// wrong.
 func TestFaultsOfTheCommandLineExitWithTwo(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("a request: %s", r.URL) }))
 	defer server.Close()
@@ -145,7 +146,8 @@ func TestOnlyYesIsConsent(t *testing.T) {
 	}
 }
 
-// Lines are sent in requests of up to 1,000, and of fewer if they are long. What went out before a wrong line is said.
+// Lines are sent in requests of up to 1,000, and of fewer if they are long. What went out before a
+// wrong line is said.
 func TestLinesAreSentInBoundedRequests(t *testing.T) {
 	s := newScene(t)
 	for _, tc := range []struct {
@@ -234,7 +236,8 @@ func TestVersionHasAStableShape(t *testing.T) {
 	runCommand(t, "", nil, "version").want(t, 0, "store format", "")
 }
 
-// TestDashboardOpensABrowser has a script as the browser. An address without a token is its argument.
+// TestDashboardOpensABrowser has a script as the browser. An address without a token is its
+// argument.
 func TestDashboardOpensABrowser(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the browser is a script of a shell")

@@ -12,7 +12,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/cell"
 )
 
-// completionTimeout bounds how long the shell waits for the node. A node that is away completes nothing.
+// completionTimeout bounds how long the shell waits for the node. A node that is away completes
+// nothing.
 const completionTimeout = 10 * time.Second
 
 // maxSuggestions bounds what is offered at once.
@@ -73,8 +74,8 @@ func (c *cli) completeAddresses(cmd *cobra.Command, _ []string, word string) ([]
 	return c.completeAddress(cmd, nil, word)
 }
 
-// nextParts lists what can stand after settled, as whole words that begin with word. partial reports that one of them
-// is not an actor but the beginning of the keys of several.
+// nextParts lists what can stand after settled, as whole words that begin with word. partial
+// reports that one of them is not an actor but the beginning of the keys of several.
 func (c *cli) nextParts(ctx context.Context, n reader, q host.ListQuery, settled, word string) (suggestions []string, partial bool) {
 	for len(suggestions) < maxSuggestions {
 		page, err := n.List(ctx, q)
@@ -102,7 +103,8 @@ func (c *cli) nextParts(ctx context.Context, n reader, q host.ListQuery, settled
 	return suggestions, partial
 }
 
-// completeCall completes an address, then leaves method and input alone, except for the methods of the built-in type.
+// completeCall completes an address, then leaves method and input alone, except for the methods of
+// the built-in type.
 func (c *cli) completeCall(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:
@@ -119,7 +121,8 @@ func (c *cli) completeCall(cmd *cobra.Command, args []string, word string) ([]st
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completionNode opens what the command's flags name: --data's directory if it is given, otherwise the node.
+// completionNode opens what the command's flags name: --data's directory if it is given, otherwise
+// the node.
 func (c *cli) completionNode(cmd *cobra.Command) (reader, context.Context, func()) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	dir := ""

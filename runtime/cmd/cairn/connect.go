@@ -95,7 +95,8 @@ func (c *cli) talk(ctx context.Context, a host.Address, r host.ConnectRequest, l
 		}
 	case <-ctx.Done():
 	}
-	// Events are printed until the node says that all were sent: events of the last calls come after the replies.
+	// Events are printed until the node says that all were sent: events of the last calls come
+	// after the replies.
 	t.closing.Store(true)
 	closing, cancel := c.requestContext(context.WithoutCancel(ctx))
 	defer cancel()
@@ -122,7 +123,8 @@ func (t *talk) welcome() error {
 	return nil
 }
 
-// follow prints events until ctx ends or this end closes the connection, which are no errors, or the connection ends.
+// follow prints events until ctx ends or this end closes the connection, which are no errors, or
+// the connection ends.
 func (t *talk) follow(ctx context.Context) error {
 	for {
 		d, err := t.conn.Next(ctx)
@@ -155,7 +157,8 @@ func (t *talk) deliver(d *host.Delivery) error {
 // maxTalkCalls bounds the calls that are in flight at once.
 const maxTalkCalls = 64
 
-// speak makes the calls that standard input says, several at a time, and returns when all are answered.
+// speak makes the calls that standard input says, several at a time, and returns when all are
+// answered.
 func (t *talk) speak(ctx context.Context) error {
 	lines := file.NewLines(t.stdin)
 	slots := make(chan struct{}, maxTalkCalls)

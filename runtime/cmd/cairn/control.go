@@ -12,17 +12,20 @@ import (
 // A verb is something that is done to one actor or to many.
 type verb struct {
 	name string
-	// done is the participle: "paused". undone says of an actor that there was nothing to do: "was not paused".
+	// done is the participle: "paused". undone says of an actor that there was nothing to do: "was
+	// not paused".
 	done, undone string
 	// field names the participle in JSON.
 	field string
 	// grave verbs ask for consent also for one actor.
 	grave bool
-	// do does it and reports whether there was something to do. It must not fail because another attempt did it.
+	// do does it and reports whether there was something to do. It must not fail because another
+	// attempt did it.
 	do func(ctx context.Context, t *target) (bool, error)
 }
 
-// called returns what does a verb by calling a method, whose output says whether there was something to do if it is a count.
+// called returns what does a verb by calling a method, whose output says whether there was
+// something to do if it is a count.
 func called[In, Out any](m method.Typed[In, Out], in *In) func(context.Context, *target) (bool, error) {
 	return func(ctx context.Context, t *target) (bool, error) {
 		out, err := ask(ctx, t, m, in, askOptions{})

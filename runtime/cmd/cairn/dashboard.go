@@ -87,8 +87,8 @@ func (c *cli) browser() []string {
 	return command
 }
 
-// browse opens an address in a browser. One with a secret goes through a file that only its owner may read: all users of a machine
-// see the arguments of a command.
+// browse opens an address in a browser. One with a secret goes through a file that only its owner
+// may read: all users of a machine see the arguments of a command.
 func (c *cli) browse(ctx context.Context, browser []string, address string, secret bool) (err error) {
 	what := address
 	if secret {

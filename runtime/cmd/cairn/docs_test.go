@@ -35,7 +35,8 @@ func readPage(t *testing.T, file string) string {
 	return string(text)
 }
 
-// masks hide what differs from run to run: times, ids, sizes, random keys, addresses and the blanks that align columns.
+// masks hide what differs from run to run: times, ids, sizes, random keys, addresses and the blanks
+// that align columns.
 var masks = []struct {
 	pattern *regexp.Regexp
 	with    string
@@ -73,7 +74,8 @@ var (
 	plainWord    = regexp.MustCompile(`'[^']*'|[^\s']+`)
 )
 
-// kept returns what stands below a command: want, unless got differs by more than what changes from run to run.
+// kept returns what stands below a command: want, unless got differs by more than what changes from
+// run to run.
 func kept(t *testing.T, command, got, want string) string {
 	t.Helper()
 	if mask(got) == mask(want) {
@@ -164,7 +166,8 @@ func TestPageDescribesEveryCommandAndFlag(t *testing.T) {
 	}
 }
 
-// TestMetricsPageListsWhatTheNodeExports compares the table in docs/operate/monitor.md with /metrics of a node.
+// TestMetricsPageListsWhatTheNodeExports compares the table in docs/operate/monitor.md with
+// /metrics of a node.
 func TestMetricsPageListsWhatTheNodeExports(t *testing.T) {
 	d := serve(t, t.TempDir(), "--nats-listen", "127.0.0.1:0")
 	at(t, d.url, "call", "cell/a", "put", `{"key":[1],"value":1}`)

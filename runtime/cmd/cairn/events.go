@@ -102,7 +102,8 @@ func (p *positionFlag) Set(text string) error {
 // Type implements pflag.Value.
 func (p *positionFlag) Type() string { return "position" }
 
-// printMissed says how many events or items are no longer kept, and that the position was one of another life.
+// printMissed says how many events or items are no longer kept, and that the position was one of
+// another life.
 func (c *cli) printMissed(missed uint64, reset bool, noun string) error {
 	switch {
 	case missed == 0 && !reset:

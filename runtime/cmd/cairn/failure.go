@@ -104,8 +104,8 @@ func (c *cli) fail(ctx context.Context, cmd *cobra.Command, err error) int {
 	return status
 }
 
-// failJSON prints {"error":{...}} on standard error. A usage error has the code "usage", an error of this machine
-// (a file that cannot be read) has "local"; both are not codes of the wire format.
+// failJSON prints {"error":{...}} on standard error. A usage error has the code "usage", an error
+// of this machine (a file that cannot be read) has "local"; both are not codes of the wire format.
 func (c *cli) failJSON(status int, err error, remote *host.Error, hints []string) {
 	type failure struct {
 		Code      string            `json:"code"`
@@ -133,8 +133,8 @@ func (c *cli) failJSON(status int, err error, remote *host.Error, hints []string
 	fmt.Fprintf(c.stderr, "%s\n", b)
 }
 
-// refused reports whether nothing listens at the node's address. An *Error has no cause, so the way to tell a node that
-// is not there from one that says that it is unavailable is to knock.
+// refused reports whether nothing listens at the node's address. An *Error has no cause, so the way
+// to tell a node that is not there from one that says that it is unavailable is to knock.
 func (c *cli) refused(ctx context.Context) bool {
 	u, err := url.Parse(c.url)
 	if err != nil || u.Hostname() == "" {

@@ -10,8 +10,8 @@ import (
 //go:embed help.md
 var helpPage string
 
-// describe gives the commands their texts. A section of help.md is the path of a command, a line, a text, and examples, which
-// are indented by four columns.
+// describe gives the commands their texts. A section of help.md is the path of a command, a line, a
+// text, and examples, which are indented by four columns.
 func describe(root *cobra.Command) {
 	sections := strings.Split(helpPage, "\n## "+root.Name())
 	for _, section := range sections[1:] {

@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
-// previewBytes is how much of a value is read to show some characters of it. A value that is longer is shown as text or
-// bytes, not decoded.
+// previewBytes is how much of a value is read to show some characters of it. A value that is longer
+// is shown as text or bytes, not decoded.
 const previewBytes = 16 << 10
 
 func (c *cli) inspectCommand() *cobra.Command {

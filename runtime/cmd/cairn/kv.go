@@ -66,7 +66,8 @@ var listWhole = listed("KEY,VERSION,UPDATED,EXPIRES,ENCODING,VALUE", func(o *hos
 		}
 	})
 
-// listEntries prints a page of entries. For people, entries without values are their keys, one a line.
+// listEntries prints a page of entries. For people, entries without values are their keys, one a
+// line.
 func listEntries(p *page, out *hostkv.ListOutput) error {
 	if p.c.json || len(out.Entries) == 0 || out.Entries[0].Value != nil {
 		return listWhole(p, out)

@@ -57,7 +57,8 @@ func TestEntriesGoIntoANodeAndOutOfIt(t *testing.T) {
 	}
 }
 
-// An import sends what it has read before it reads on, and an export writes what it has got before it asks for more.
+// An import sends what it has read before it reads on, and an export writes what it has got before
+// it asks for more.
 func TestEntriesAreStreamed(t *testing.T) {
 	const entries, size, most = 20, 500_000, 3 << 20
 	s := newScene(t)

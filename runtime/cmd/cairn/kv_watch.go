@@ -60,7 +60,8 @@ func keysOf(texts []string) (keys []kv.Key, err error) {
 	return keys, nil
 }
 
-// watch prints count changes of entries, all if count is 0. The end of ctx and of the actor are no errors.
+// watch prints count changes of entries, all if count is 0. The end of ctx and of the actor are no
+// errors.
 func (c *cli) watch(ctx context.Context, a host.Address, w kv.Watching, count int) error {
 	n, err := c.connect(client.Options{})
 	if err != nil {

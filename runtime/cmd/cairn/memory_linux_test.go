@@ -23,8 +23,9 @@ import (
 
 var cgroupTime = flag.Duration("cgroup", 0, "for how long a node under a memory limit of 512 MiB is loaded; 0 skips the test")
 
-// TestNodeLivesWithinItsCgroup loads a node whose cgroup has 512 MiB with calls, values, SQL, streams and connections, all at once.
-// The kernel kills it if it takes more. It must serve at the end, and must have done work of every kind.
+// TestNodeLivesWithinItsCgroup loads a node whose cgroup has 512 MiB with calls, values, SQL,
+// streams and connections, all at once. The kernel kills it if it takes more. It must serve at the
+// end, and must have done work of every kind.
 func TestNodeLivesWithinItsCgroup(t *testing.T) {
 	if *cgroupTime == 0 {
 		t.Skip("runs with -cgroup only: it needs root, and loads the machine")
@@ -163,7 +164,8 @@ func (l *memoryLoad) kinds() []*loadKind {
 	}
 }
 
-// send calls a method. Without an input it reads events or items slowly for a second. A node that is busy refuses.
+// send calls a method. Without an input it reads events or items slowly for a second. A node that
+// is busy refuses.
 func (l *memoryLoad) send(k *loadKind, path string, input map[string]any) {
 	ctx, method, body := l.ctx, http.MethodPost, []byte(nil)
 	if input == nil {
@@ -197,8 +199,8 @@ func (l *memoryLoad) send(k *loadKind, path string, input map[string]any) {
 	}
 }
 
-// The memory of an import and an export does not grow with the store: of three times as many entries it takes less than two thirds of
-// what they are more.
+// The memory of an import and an export does not grow with the store: of three times as many
+// entries it takes less than two thirds of what they are more.
 func TestStreamedEntriesTakeLittleMemory(t *testing.T) {
 	if os.Getenv("CAIRN_LONG") == "" {
 		t.Skip("writes 180 MB: `make soak` runs this, and TestEntriesAreStreamed is its short form")
@@ -212,7 +214,8 @@ func TestStreamedEntriesTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// streamed imports entries of a size and exports them twice. It returns how much memory each took at most.
+// streamed imports entries of a size and exports them twice. It returns how much memory each took
+// at most.
 func streamed(t *testing.T, entries, size int) (peaks []int64) {
 	d := serve(t, t.TempDir())
 	in, out := io.Pipe()
@@ -240,9 +243,9 @@ func streamed(t *testing.T, entries, size int) (peaks []int64) {
 	return peaks
 }
 
-// reserve returns an address on which nothing listens, and which the system gives to nothing that asks for any free port: a
-// node that is started there again finds it free. It is bound for as long as the test runs, in a way that does not keep a
-// listener away.
+// reserve returns an address on which nothing listens, and which the system gives to nothing that
+// asks for any free port: a node that is started there again finds it free. It is bound for as long
+// as the test runs, in a way that does not keep a listener away.
 func reserve(t *testing.T) string {
 	t.Helper()
 	s, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)

@@ -46,8 +46,8 @@ func (c *cli) connect(o client.Options) (*client.Client, error) {
 	return n, nil
 }
 
-// open returns the node that --url names or, if dir is not "", the stopped node whose data is there, and a function that
-// closes it.
+// open returns the node that --url names or, if dir is not "", the stopped node whose data is
+// there, and a function that closes it.
 func (c *cli) open(ctx context.Context, dir string) (reader, func(), error) {
 	if dir == "" {
 		n, err := c.connect(client.Options{})
@@ -67,7 +67,8 @@ func (c *cli) open(ctx context.Context, dir string) (reader, func(), error) {
 	}, nil
 }
 
-// explain adds to an error of the node what was likely meant: a type or a method that differs by a slip.
+// explain adds to an error of the node what was likely meant: a type or a method that differs by a
+// slip.
 func (c *cli) explain(ctx context.Context, n reader, r host.Request, err error) error {
 	var remote *host.Error
 	if !errors.As(err, &remote) {

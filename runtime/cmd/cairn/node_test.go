@@ -19,8 +19,9 @@ import (
 	"github.com/cairn-run/cairn/actor/host/changes"
 )
 
-// executable is the command: a link to this test program, which is the command wherever it is called by that name. So nothing is
-// compiled a second time, and the race detector sees the command as well.
+// executable is the command: a link to this test program, which is the command wherever it is
+// called by that name. So nothing is compiled a second time, and the race detector sees the command
+// as well.
 var executable string
 
 func TestMain(m *testing.M) {
@@ -313,7 +314,8 @@ func TestWorkersLoseNothingWhenTheNodeIsKilled(t *testing.T) {
 	r := runCommand(t, strings.Repeat("1\n", messages), nil, "queue", "send", "--url", d.url, "cell/a", "mail", "--lines")
 	fatalIf(t, r.status != 0, "%+v", r)
 	w := start(t, "queue", "work", "cell/a", "mail", "--workers=4", "--lock=2s", "--json", "--url", d.url, "--", "true")
-	// If the node commits an acknowledgement and dies before it answers, the worker asks again, and is told that its lock is lost.
+	// If the node commits an acknowledgement and dies before it answers, the worker asks again, and
+	// is told that its lock is lost.
 	settled, restarted := make(map[uint64]bool), false
 	for len(settled) < messages {
 		var line struct {

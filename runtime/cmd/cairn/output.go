@@ -38,7 +38,8 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// printDocument prints a JSON document of a node for people: indented, and as it is if it is not JSON after all.
+// printDocument prints a JSON document of a node for people: indented, and as it is if it is not
+// JSON after all.
 func printDocument(w io.Writer, document []byte) {
 	if len(document) == 0 {
 		return

@@ -16,7 +16,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// openTerminal opens a pseudo-terminal: its master and the device that a program takes for its terminal.
+// openTerminal opens a pseudo-terminal: its master and the device that a program takes for its
+// terminal.
 func openTerminal(t *testing.T) (master, device *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)

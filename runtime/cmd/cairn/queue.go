@@ -157,7 +157,8 @@ func counted[In any](did, noun string) func(*target, *In, *host.CountOutput) err
 	}
 }
 
-// settled returns what prints how many messages were settled. Receipts that are no longer valid are an error.
+// settled returns what prints how many messages were settled. Receipts that are no longer valid are
+// an error.
 func settled[In any](did string) func(*target, *In, *host.QueueSettleOutput) error {
 	return func(t *target, _ *In, out *host.QueueSettleOutput) error {
 		if err := t.result(out, "%s %s\n", did, table.Plural(out.Settled, "message")); err != nil || len(out.Lost) == 0 {
@@ -228,7 +229,8 @@ func (c *cli) queueSendCommand() *cobra.Command {
 	return cmd
 }
 
-// sendMessages sends a batch of messages that differ by their bodies, and prints their ids unless a reply is to follow.
+// sendMessages sends a batch of messages that differ by their bodies, and prints their ids unless a
+// reply is to follow.
 func (t *target) sendMessages(ctx context.Context, queue string, m host.QueueMessageInput, bodies []host.Raw, key string) ([]host.Sent, error) {
 	in := host.QueueSendInput{Queue: queue}
 	for _, body := range bodies {
@@ -263,10 +265,12 @@ func (t *target) sendMessages(ctx context.Context, queue string, m host.QueueMes
 	return out.Messages, nil
 }
 
-// waitPiece is how long one request waits at most. Followers ask again, so that a proxy on the way need not be patient.
+// waitPiece is how long one request waits at most. Followers ask again, so that a proxy on the way
+// need not be patient.
 const waitPiece = 20 * time.Second
 
-// patiently asks again and again until what is waited for is there, or the time is over. ask gets how long to wait.
+// patiently asks again and again until what is waited for is there, or the time is over. ask gets
+// how long to wait.
 func patiently(wait time.Duration, ask func(piece time.Duration) (found bool, err error)) (found bool, err error) {
 	for until := time.Now().Add(wait); ; {
 		found, err := ask(max(min(waitPiece, time.Until(until)), 0))

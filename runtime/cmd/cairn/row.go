@@ -18,9 +18,10 @@ import (
 
 // A row is a command that calls one built-in method of an actor and prints its output.
 //
-//  1. The arguments after the actor are members of the method's input, by their names in JSON; see package bind. The input
-//     has no such member if the row's check reads the argument.
-//  2. Flags are members of the input too. A flag limit of a row with pages bounds the items of all pages.
+//  1. The arguments after the actor are members of the method's input, by their names in JSON; see
+//     package bind. The input has no such member if the row's check reads the argument.
+//  2. Flags are members of the input too. A flag limit of a row with pages bounds the items of all
+//     pages.
 //  3. A method that counts is called again as long as there is more to do; see ask.
 //  4. A method that waits is asked until it lists something, or for as long as --wait says.
 //  5. A call creates the actor only if the method's row says so.
@@ -28,14 +29,16 @@ type row[In, Out any] struct {
 	use    string
 	method method.Typed[In, Out]
 	flags  []bind.Flag
-	// check, if set, completes the input, or refuses it before anything is sent. The input has no documents yet.
+	// check, if set, completes the input, or refuses it before anything is sent. The input has no
+	// documents yet.
 	check func(l line, in *In) error
 	// grave, if set, says what cannot be undone, "" for nothing. It needs consent.
 	grave func(in *In, actor string) string
 
-	// Either print prints the output, or list its items, page by page if next is set: next moves the input to the next page
-	// and reports whether there is one. Without items the note none is printed, which may name the ACTOR. If whole is set,
-	// all pages are one table, whose headings are printed even without items.
+	// Either print prints the output, or list its items, page by page if next is set: next moves
+	// the input to the next page and reports whether there is one. Without items the note none is
+	// printed, which may name the ACTOR. If whole is set, all pages are one table, whose headings
+	// are printed even without items.
 	print func(t *target, in *In, out *Out) error
 	list  func(p *page, out *Out) error
 	next  func(in *In, out *Out) bool
@@ -56,8 +59,8 @@ type line struct {
 // maxPage is the largest page of a listing that a node gives.
 const maxPage = 1000
 
-// command makes the command of a row. It is compiled for each pair of types, so it only hides them from the code that does
-// the work.
+// command makes the command of a row. It is compiled for each pair of types, so it only hides them
+// from the code that does the work.
 func (r row[In, Out]) command(c *cli) *cobra.Command {
 	in, out := new(In), new(Out)
 	u := untypedRow{use: r.use, method: r.method.Row, flags: r.flags, in: in, out: out, none: r.none, whole: r.whole, offline: r.offline}
@@ -141,7 +144,8 @@ func (r untypedRow) command(c *cli) *cobra.Command {
 				return err
 			}
 		}
-		// A document may be on standard input, which is not waited for if the command line is wrong.
+		// A document may be on standard input, which is not waited for if the command line is
+		// wrong.
 		if err := readDocuments(); err != nil {
 			return err
 		}
@@ -157,7 +161,8 @@ func (r untypedRow) command(c *cli) *cobra.Command {
 	return cmd
 }
 
-// run calls the method, for all pages or up to limit items unless it is 0, and prints what it returns.
+// run calls the method, for all pages or up to limit items unless it is 0, and prints what it
+// returns.
 func (r untypedRow) run(ctx context.Context, t *target, limit int) error {
 	p := &page{target: t, table: t.c.table(), whole: r.whole}
 	span := time.Duration(0)
@@ -222,7 +227,8 @@ type page struct {
 	whole   bool
 }
 
-// listed returns what prints items: a JSON document each, or a line below headings, which commas separate.
+// listed returns what prints items: a JSON document each, or a line below headings, which commas
+// separate.
 func listed[Out, Item any](headings string, items func(*Out) []Item, cells func(*Item) []string) func(*page, *Out) error {
 	return func(p *page, out *Out) error {
 		all := items(out)

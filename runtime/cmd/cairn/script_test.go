@@ -27,8 +27,9 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// The files of testdata/scripts hold scenarios: commands and what they print. See testdata/scripts/README.md.
-// `go test -run Scripts ./runtime/cmd/cairn -update` writes the results anew.
+// The files of testdata/scripts hold scenarios: commands and what they print. See
+// testdata/scripts/README.md. `go test -run Scripts ./runtime/cmd/cairn -update` writes the results
+// anew.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/scripts/*.txt")
 	fatalIf(t, err != nil || len(files) == 0, "%v %v", files, err)
@@ -64,8 +65,9 @@ type scene struct {
 	jobs   map[string]chan result
 }
 
-// play runs the lines of a scenario and compares what they print with what follows them. It returns the scenario with the results
-// of this run, where they differ by more than what changes from run to run.
+// play runs the lines of a scenario and compares what they print with what follows them. It returns
+// the scenario with the results of this run, where they differ by more than what changes from run
+// to run.
 func play(t *testing.T, body string) string {
 	s := newScene(t)
 	lines := strings.SplitAfter(body, "\n")
@@ -102,7 +104,8 @@ func newScene(t *testing.T) *scene {
 
 var word = regexp.MustCompile(`(?:'[^']*'|[^\s'])+`)
 
-// words splits a line as a shell does that knows no quotes but single ones, and puts in the variables.
+// words splits a line as a shell does that knows no quotes but single ones, and puts in the
+// variables.
 func (s *scene) words(line string) []string {
 	all := word.FindAllString(line, -1)
 	for i, w := range all {
@@ -239,7 +242,8 @@ func (s *scene) show(r result) string {
 	return strings.NewReplacer(s.data, "$DATA", s.vars[len(s.vars)-1], "$DIR").Replace(out)
 }
 
-// failed is how an error begins, errorCode one of the node, errorPage how that ends, and directive what completion says of its last line.
+// failed is how an error begins, errorCode one of the node, errorPage how that ends, and directive
+// what completion says of its last line.
 var (
 	failed    = regexp.MustCompile(`(?m)^(error: |{"error":)`)
 	errorCode = regexp.MustCompile(`(?m)^error: ([a-z_]+): `)
@@ -247,8 +251,9 @@ var (
 	directive = regexp.MustCompile(`Completion ended with directive: .*\n`)
 )
 
-// withoutEnd returns the standard error without what each error ends with: the usage and the help of its command, and the page of its
-// code, and without an actor that is named twice. It says so if one of them is missing.
+// withoutEnd returns the standard error without what each error ends with: the usage and the help
+// of its command, and the page of its code, and without an actor that is named twice. It says so if
+// one of them is missing.
 func withoutEnd(r result) string {
 	text, end := directive.ReplaceAllString(r.stderr, ""), ""
 	code := errorCode.FindStringSubmatch(text)

@@ -66,8 +66,8 @@ func (s *selection) check() error {
 	return nil
 }
 
-// conditions returns the conditions that the node looks at. It finds actors in a state without a look at the others, except those
-// that sleep.
+// conditions returns the conditions that the node looks at. It finds actors in a state without a
+// look at the others, except sleeping ones.
 func (s *selection) conditions() []string {
 	if s.state == "" || s.state == string(host.Asleep) && len(s.where) == 0 {
 		return s.where

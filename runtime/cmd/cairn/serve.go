@@ -42,8 +42,8 @@ func (c *cli) serveCommand() *cobra.Command {
 	return cmd
 }
 
-// serve hands the flags that were given to the runtime's own program, which knows their defaults, the configuration
-// file and the environment.
+// serve hands the flags that were given to the runtime's own program, which knows their defaults,
+// the configuration file and the environment.
 func (c *cli) serve(ctx context.Context, flags *pflag.FlagSet) error {
 	var args []string
 	for _, name := range []string{"listen", "data", "nats-listen", "nats-url", "pprof-listen", "config", "accept-data-loss"} {

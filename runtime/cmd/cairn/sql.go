@@ -177,7 +177,8 @@ func (c *cli) atTerminal(ctx context.Context, s *shell.Shell, t *target, r *sqlR
 	})
 }
 
-// greet greets the person at the terminal. The error is that of the node if the actor does not exist, or it is away.
+// greet greets the person at the terminal. The error is that of the node if the actor does not
+// exist, or it is away.
 func (t *target) greet(ctx context.Context, r *sqlRun) error {
 	status, err := ask(ctx, t, method.SQLStatus, nil, askOptions{})
 	if err != nil {
@@ -281,7 +282,8 @@ func (t *target) printDatabase(w io.Writer, status *host.SQLStatusOutput) error 
 	return nil
 }
 
-// unbounded is ctx without a limit of time, unless --timeout was given: files take as long as they take.
+// unbounded is ctx without a limit of time, unless --timeout was given: files take as long as they
+// take.
 func (c *cli) unbounded(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 	if cmd.Flags().Changed("timeout") {
 		return c.requestContext(cmd.Context())
@@ -400,8 +402,8 @@ func (t *target) importFile(cmd *cobra.Command, name, reason string, yes bool) e
 	return err
 }
 
-// wholeDatabase refuses a file that is not the whole database: one that a program has open in WAL mode, or that was left in the
-// middle of a transaction, has the rest in a file beside it.
+// wholeDatabase refuses a file that is not the whole database: one that a program has open in WAL
+// mode, or that was left in the middle of a transaction, has the rest in a file beside it.
 func wholeDatabase(name string) error {
 	if info, err := os.Stat(name); err != nil {
 		return err

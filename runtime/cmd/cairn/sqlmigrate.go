@@ -15,7 +15,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
-// A sqlMigration applies the migrations of actor types to the databases of many actors, or tries them.
+// A sqlMigration applies the migrations of actor types to the databases of many actors, or tries
+// them.
 type sqlMigration struct {
 	bulk
 	printing                   sync.Mutex

@@ -165,7 +165,8 @@ type follower struct {
 	closed  bool
 }
 
-// page prints one page and reports whether there may be more to read at once. With wait it waits for the first item.
+// page prints one page and reports whether there may be more to read at once. With wait it waits
+// for the first item.
 func (f *follower) page(ctx context.Context, wait time.Duration) (more bool, err error) {
 	in := host.StreamReadInput{
 		Stream: f.stream, After: f.at.Sequence, Life: f.at.Life, Limit: host.MaxStreamBatch, WaitMS: wait.Milliseconds(),
@@ -213,7 +214,8 @@ func (f *follower) print(out *host.StreamReadOutput) error {
 	return nil
 }
 
-// follow prints what comes until the stream is closed, enough is printed or ctx ends. It waits for a node that is away.
+// follow prints what comes until the stream is closed, enough is printed or ctx ends. It waits for
+// a node that is away.
 func (f *follower) follow(ctx context.Context) error {
 	var away retry.Backoff
 	for {

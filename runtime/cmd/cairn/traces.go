@@ -275,11 +275,13 @@ func (c *cli) printSampling(s *trace.Sampling) error {
 	return nil
 }
 
-// maxIndent is how many levels a tree of spans is indented. The lines of deeper spans begin with their level instead.
+// maxIndent is how many levels a tree of spans is indented. The lines of deeper spans begin with
+// their level instead.
 const maxIndent = 20
 
-// printTraces prints spans as trees, the traces in the order of their starts. A span whose parent is not there is a root, and so is
-// one of spans that are each other's parents. Each span is printed once.
+// printTraces prints spans as trees, the traces in the order of their starts. A span whose parent
+// is not there is a root, and so is one of spans that are each other's parents. Each span is
+// printed once.
 func (c *cli) printTraces(out *trace.ReadOutput) error {
 	spans := append(slices.Clone(out.Parents), out.Spans...)
 	slices.SortStableFunc(spans, func(a, b trace.Span) int { return a.Start.Compare(b.Start) })

@@ -65,7 +65,8 @@ func (f *timeFlag) String() string {
 // Type implements pflag.Value.
 func (f *timeFlag) Type() string { return "time" }
 
-// pushTraces sends spans to a collector, page by page, and each only once: a parent may be in several pages.
+// pushTraces sends spans to a collector, page by page, and each only once: a parent may be in
+// several pages.
 func (t *target) pushTraces(ctx context.Context, p *collector.Pusher, in *trace.ReadInput) error {
 	type identity struct {
 		traces.TraceID

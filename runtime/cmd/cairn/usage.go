@@ -148,7 +148,8 @@ func (c *cli) usageOfMany(cmd *cobra.Command, s *usageSelection) error {
 	return nil
 }
 
-// usageOfDay is a line of JSON. Without the day, lines of several days could not be kept in one file.
+// usageOfDay is a line of JSON. Without the day, lines of several days could not be kept in one
+// file.
 type usageOfDay struct {
 	Day string `json:"day"`
 	*usage.Actor

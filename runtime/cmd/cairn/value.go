@@ -24,16 +24,18 @@ func newDescriber() (describer, error) {
 	return describer{mode}, err
 }
 
-// describe writes the value of a logical key. value is its beginning, and all of it if whole is set; only then is it
-// decoded.
+// describe writes the value of a logical key. value is its beginning, and all of it if whole is
+// set; only then is it decoded.
 //
-//  1. The runtime's own records, the actor's state among them, are a format version, as a varint, and CBOR. They are
-//     written as the version and CBOR's diagnostic notation (RFC 8949, section 8): v1 ["changed", 7].
-//  2. In the application's store a value may be anything: JSON is written as it is, CBOR in diagnostic notation.
+//  1. The runtime's own records, the actor's state among them, are a format version, as a varint,
+//     and CBOR. They are written as the version and CBOR's diagnostic notation (RFC 8949, section
+//     8): v1 ["changed", 7].
+//  2. In the application's store a value may be anything: JSON is written as it is, CBOR in
+//     diagnostic notation.
 //  3. Everything else is text in quotes if it can be printed, and hexadecimal otherwise.
 //
-// Few bytes may be valid in two forms: the byte 37 is the JSON document 7, and -24 in CBOR. JSON comes first, because
-// hardly any CBOR looks like it.
+// Few bytes may be valid in two forms: the byte 37 is the JSON document 7, and -24 in CBOR. JSON
+// comes first, because hardly any CBOR looks like it.
 func (d describer) describe(key, value []byte, whole bool) string {
 	if whole && len(key) > 0 && keyspace.Kind(key[0]) != keyspace.UserKV.Kind {
 		if version, n := binary.Uvarint(value); n > 0 && n < len(value) {
@@ -57,8 +59,8 @@ func (d describer) describe(key, value []byte, whole bool) string {
 	return "0x" + hex.EncodeToString(value)
 }
 
-// printable reports whether b is text: valid UTF-8 without control characters other than white space. A character that
-// the end of b cuts in two is accepted.
+// printable reports whether b is text: valid UTF-8 without control characters other than white
+// space. A character that the end of b cuts in two is accepted.
 func printable(b []byte) bool {
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)

@@ -24,7 +24,8 @@ func TestWorkKeepsTheEndOfWhatACommandSays(t *testing.T) {
 		"%d bytes: %q", len(got), got)
 }
 
-// TestWorkDrainsWhenInterrupted runs the command as a process, with commands of its own, and interrupts it.
+// TestWorkDrainsWhenInterrupted runs the command as a process, with commands of its own, and
+// interrupts it.
 func TestWorkDrainsWhenInterrupted(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		s := newScene(t)

@@ -57,7 +57,8 @@ func (s *runSelection) check() error {
 	return nil
 }
 
-// each calls f for every run that is selected, up to the limit, and reports whether there may be more.
+// each calls f for every run that is selected, up to the limit, and reports whether there may be
+// more.
 func (s *runSelection) each(ctx context.Context, c *cli, n host.RunLister, f func(*host.ListedRun) error) (more bool, err error) {
 	q := host.RunQuery{Type: s.typ, State: wfhost.State(s.state), Reason: wfhost.PauseReason(s.pausedFor)}
 	if s.older > 0 {
@@ -185,7 +186,8 @@ func (b *runBulk) flags(flags *pflag.FlagSet) {
 	flags.IntVar(&b.concurrency, "concurrency", 8, "how many runs at a time")
 }
 
-// run does the verb to the runs that are selected now. A run that another has replaced meanwhile is left alone.
+// run does the verb to the runs that are selected now. A run that another has replaced meanwhile is
+// left alone.
 func (b *runBulk) run(ctx context.Context) error {
 	switch {
 	case b.concurrency < 1 || b.concurrency > maxConcurrency:

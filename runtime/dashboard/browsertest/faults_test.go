@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestEditorsAndReasons types while the page refreshes, gives reasons that are none, and reads numbers that JavaScript writes otherwise.
+// TestEditorsAndReasons types while the page refreshes, gives reasons that are none, and reads
+// numbers that JavaScript writes otherwise.
 func TestEditorsAndReasons(t *testing.T) {
 	s := newSite(t, "")
 	s.call("cell/acme", "kv.set_index", object{"prefix": []any{"note"}, "fields": []any{object{"path": "title"}}})
@@ -116,7 +117,8 @@ func TestBusyPages(t *testing.T) {
 	if n := js[int](b, fmt.Sprintf(asked, "trace.read")); n > 0 {
 		t.Errorf("the traces were read %d times again", n)
 	}
-	// So do those of the few actors that the page of a node follows. It is hidden, and reads nothing.
+	// So do those of the few actors that the page of a node follows. It is hidden, and reads
+	// nothing.
 	ofNode.until(rows + " > before")
 	ofNode.calm()
 
@@ -188,7 +190,8 @@ func TestStrangeKeys(t *testing.T) {
 	b.calm()
 }
 
-// TestPagesSayWhatIsGone: the node stops, comes back and asks for a token, and the actor is destroyed, while its page is open.
+// TestPagesSayWhatIsGone: the node stops, comes back and asks for a token, and the actor is
+// destroyed, while its page is open.
 func TestPagesSayWhatIsGone(t *testing.T) {
 	s := newSite(t, "")
 	s.call("cell/acme", "put", object{"key": []any{"a"}, "value": 1})

@@ -50,7 +50,8 @@ func TestModules(t *testing.T) {
 	if got := js[string](b, "[...new Set(seen)].join(' and ')"); got != "1,a,x\ny|,,z" {
 		t.Errorf("events are read as %q", got)
 	}
-	// Pauses and renewed sections leave nothing at the signal of a page, which may stay open for days.
+	// Pauses and renewed sections leave nothing at the signal of a page, which may stay open for
+	// days.
 	js[bool](b, `(window.left = [], (async () => {
 		const stop = new AbortController(), signal = stop.signal;
 		let n = 0;

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestPages opens each page on the flights example and on a cell with hostile values, at the width of a phone. No
-// page wakes the actor that it shows, makes markup of a value, says anything on the console, or scrolls sideways on a phone.
+// TestPages opens each page on the flights example and on a cell with hostile values, at the width
+// of a phone. No page wakes the actor that it shows, makes markup of a value, says anything on the
+// console, or scrolls sideways on a phone.
 func TestPages(t *testing.T) {
 	s := newSite(t, "")
 	s.fly(80)
@@ -92,7 +93,8 @@ func TestPages(t *testing.T) {
 	b.calm()
 }
 
-// TestATraceFollowsItsActors: spans come to a waterfall as they end. Its page is hidden then, so it reads nothing.
+// TestATraceFollowsItsActors: spans come to a waterfall as they end. Its page is hidden then, so it
+// reads nothing.
 func TestATraceFollowsItsActors(t *testing.T) {
 	s := newSite(t, "")
 	s.call("cell/acme", "put", object{"key": []any{"a"}, "value": 1})
@@ -116,8 +118,9 @@ func TestATraceFollowsItsActors(t *testing.T) {
 	b.calm()
 }
 
-// TestPagesOfSeveralActorsHaveOneStream: it is that of the first actor that can be followed, and ends while the page is hidden, because
-// a browser has six connections to a node for all its pages. An answer to each request of the page is made up.
+// TestPagesOfSeveralActorsHaveOneStream: it is that of the first actor that can be followed, and
+// ends while the page is hidden, because a browser has six connections to a node for all its pages.
+// An answer to each request of the page is made up.
 func TestPagesOfSeveralActorsHaveOneStream(t *testing.T) {
 	s := newSite(t, "")
 	b := s.open("#/overview")
@@ -200,8 +203,9 @@ func TestPagesOfSeveralActorsHaveOneStream(t *testing.T) {
 	b.calm()
 }
 
-// TestHiddenPagesFollowNothing: a page that is hidden has no stream, because a browser has six connections to a node for all its pages.
-// When it is seen again it shows what happened meanwhile, as far as the node has it, and nothing twice.
+// TestHiddenPagesFollowNothing: a page that is hidden has no stream, because a browser has six
+// connections to a node for all its pages. When it is seen again it shows what happened meanwhile,
+// as far as the node has it, and nothing twice.
 func TestHiddenPagesFollowNothing(t *testing.T) {
 	s := newSite(t, "")
 	put := func(key string) {
@@ -246,8 +250,8 @@ func TestHiddenPagesFollowNothing(t *testing.T) {
 	b.calm()
 }
 
-// TestAWatchGoesOnFromWhereItWas: a page that is seen again shows what has changed meanwhile, and neither reads nor shows what has not. It
-// says what it could not read, and goes on.
+// TestAWatchGoesOnFromWhereItWas: a page that is seen again shows what has changed meanwhile, and
+// neither reads nor shows what has not. It says what it could not read, and goes on.
 func TestAWatchGoesOnFromWhereItWas(t *testing.T) {
 	s := newSite(t, "")
 	put := func(key string) {

@@ -29,7 +29,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/cell"
 )
 
-// patience is how long a page may take for anything. Tests wait for what they expect, so only a failure takes so long.
+// patience is how long a page may take for anything. Tests wait for what they expect, so only a
+// failure takes so long.
 const patience = 2 * time.Minute
 
 // hostile is what a tenant may store to attack an operator.
@@ -267,7 +268,8 @@ func (s *site) open(fragment string) *tab {
 		s.t.Fatal(err)
 	}
 	b.size(1360, 900)
-	// A tab that another one covers, because a test before closes its own only now, would get no keys.
+	// A tab that another one covers, because a test before closes its own only now, would get no
+	// keys.
 	focus := chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 		return err
@@ -285,7 +287,8 @@ func (b *tab) size(width, height int64) {
 	}
 }
 
-// hide makes the page take itself for hidden when it would read, so that it reads nothing again. It is not told, so its streams go on.
+// hide makes the page take itself for hidden when it would read, so that it reads nothing again. It
+// is not told, so its streams go on.
 func (b *tab) hide() {
 	b.t.Helper()
 	js[bool](b, "(Object.defineProperty(document, 'hidden', { value: true }), true)")
@@ -297,7 +300,8 @@ func (b *tab) told(hidden bool) {
 	js[bool](b, fmt.Sprintf("(Object.defineProperty(document, 'hidden', { value: %t, configurable: true }), document.dispatchEvent(new Event('visibilitychange')))", hidden))
 }
 
-// calm fails the test if the console said anything, except that the node refused a request without a valid token.
+// calm fails the test if the console said anything, except that the node refused a request without
+// a valid token.
 func (b *tab) calm() {
 	b.t.Helper()
 	b.mu.Lock()
@@ -370,7 +374,8 @@ func (b *tab) fill(pairs ...string) {
 // pictures reports whether pictures of pages are kept: nothing compares them.
 func pictures() bool { return os.Getenv("CAIRN_LONG") != "" }
 
-// screenshot keeps a picture of the page in a folder that is not part of the repository, if CAIRN_LONG is set.
+// screenshot keeps a picture of the page in a folder that is not part of the repository, if
+// CAIRN_LONG is set.
 func (b *tab) screenshot(name string) {
 	b.t.Helper()
 	if !pictures() {

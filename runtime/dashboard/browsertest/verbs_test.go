@@ -102,7 +102,8 @@ func TestVerbs(t *testing.T) {
 	b.calm()
 }
 
-// TestRepair clicks the verbs that change a state, an alarm and a message, and finds them in the audit log.
+// TestRepair clicks the verbs that change a state, an alarm and a message, and finds them in the
+// audit log.
 func TestRepair(t *testing.T) {
 	s := newSite(t, "")
 	s.fly(0)
@@ -177,7 +178,8 @@ func TestRepair(t *testing.T) {
 	b.calm()
 }
 
-// TestFind selects and sorts actors, sees what is wrong with a condition, and opens one of those that did most.
+// TestFind selects and sorts actors, sees what is wrong with a condition, and opens one of those
+// that did most.
 func TestFind(t *testing.T) {
 	s := newSite(t, "")
 	s.fly(20)
@@ -279,7 +281,8 @@ func TestKeyboard(t *testing.T) {
 	b.calm()
 }
 
-// TestToken checks that the page asks for the token, takes it from the address and removes it there, and keeps it nowhere.
+// TestToken checks that the page asks for the token, takes it from the address and removes it
+// there, and keeps it nowhere.
 func TestToken(t *testing.T) {
 	s := newSite(t, "secret")
 	b := s.open("")

@@ -25,7 +25,8 @@ const maxValue = 4 << 10
 
 // An Entry is the record of a call that is under way. Its claims:
 //
-//  1. It is written once, by the first turn that it joins and that succeeds, in the commit of that turn.
+//  1. It is written once, by the first turn that it joins and that succeeds, in the commit of that
+//     turn.
 //  2. Nothing is written for a call that fails, except by [Entry.Append].
 //
 // The methods of a nil Entry do nothing. Not all calls have one.
@@ -54,11 +55,12 @@ type row struct {
 
 type entryKey struct{}
 
-// BesideKey finds the actor, a *kernel.Actor, whose goroutine beside its turns makes a call, in the context of that.
+// BesideKey finds the actor, a *kernel.Actor, whose goroutine beside its turns makes a call, in the
+// context of that.
 type BesideKey struct{}
 
-// Begin makes the entry of a call: of a verb with an input in JSON, made by a turn or query unless from is nil. It returns the
-// context for the work of the call.
+// Begin makes the entry of a call: of a verb with an input in JSON, made by a turn or query unless
+// from is nil. It returns the context for the work of the call.
 func (l *Log) Begin(ctx context.Context, verb string, input []byte, from *kernel.Caller) (context.Context, *Entry) {
 	if l == nil {
 		return ctx, nil
@@ -97,7 +99,8 @@ func (l *Log) entry(ctx context.Context, verb string, from *kernel.Caller) *Entr
 	return e
 }
 
-// plain returns a text from outside as a record can have it: in UTF-8, or the record could not be read, and not long.
+// plain returns a text from outside as a record can have it: in UTF-8, or the record could not be
+// read, and not long.
 func plain(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	n := 0
@@ -118,7 +121,8 @@ func Of(ctx context.Context) *Entry {
 	return e
 }
 
-// Join has a turn write the entry, if the turn succeeds. A turn that is done once more joins it once more.
+// Join has a turn write the entry, if the turn succeeds. A turn that is done once more joins it
+// once more.
 func (e *Entry) Join(t *kernel.Turn) {
 	if e == nil {
 		return
@@ -186,8 +190,9 @@ func (e *Entry) Seal(t *kernel.Turn) error {
 // Succeeded implements kernel.Finisher.
 func (e *Entry) Succeeded(*kernel.Turn) { e.written = true }
 
-// Append writes the record of a verb without a commit, unless a turn has written it. It returns when that is durable, and no context
-// ends it. A verb with an effect calls it first; for one that found nothing to do, the router does.
+// Append writes the record of a verb without a commit, unless a turn has written it. It returns
+// when that is durable, and no context ends it. A verb with an effect calls it first; for one that
+// found nothing to do, the router does.
 func (e *Entry) Append(a host.Address) error {
 	if e == nil || e.written || e.dropped {
 		return nil

@@ -120,10 +120,11 @@ func (l *Log) next() <-chan struct{} {
 	return l.news
 }
 
-// Verb returns the entry of a call, and the context for its work: nil if the call leaves no record. That is so unless only operators may
-// call the method. What a type may open to its callers counts only from outside, or with a reason: the program and its actors use it
-// as they use any other method. If the type does open it, it counts only with a reason. The holder of a token is no operator. The error
-// says that the reason is none.
+// Verb returns the entry of a call, and the context for its work: nil if the call leaves no record.
+// That is so unless only operators may call the method. What a type may open to its callers counts
+// only from outside, or with a reason: the program and its actors use it as they use any other
+// method. If the type does open it, it counts only with a reason. The holder of a token is no
+// operator. The error says that the reason is none.
 func (l *Log) Verb(ctx context.Context, row method.Row, open host.Open, r *host.Request, from *kernel.Caller) (context.Context, *Entry, error) {
 	if l == nil || row.Kind != host.Action || row.By(open) != method.Operators && !(row.Openable() && Reasoned(ctx)) || token.Of(ctx) != nil {
 		return ctx, nil, nil
@@ -164,8 +165,9 @@ func (l *Log) input(row method.Row, r *host.Request) []byte {
 	return text
 }
 
-// Destroy implements kernel.Destroyer: to destroy an actor is a verb, unless the actor does so itself. It may do so in the turn of
-// another verb, whose entry is not sealed then as that of other turns.
+// Destroy implements kernel.Destroyer: to destroy an actor is a verb, unless the actor does so
+// itself. It may do so in the turn of another verb, whose entry is not sealed then as that of other
+// turns.
 func (l *Log) Destroy(t *kernel.Turn) error {
 	for _, p := range t.Participants() {
 		if e, ok := p.(*Entry); ok {

@@ -67,8 +67,8 @@ func stored(s *engine.Store, namespace string, q *audit.Query, newest bool) engi
 	return in
 }
 
-// selected returns a record as it is read, if a query selects it. A damaged one may be of any verb. If its actor is not known, only a query of
-// the whole log selects it.
+// selected returns a record as it is read, if a query selects it. A damaged one may be of any verb.
+// If its actor is not known, only a query of the whole log selects it.
 func selected(q *audit.Query, namespace string, r *engine.AuditRecord) (audit.Record, bool) {
 	key := r.Of.Key
 	switch {

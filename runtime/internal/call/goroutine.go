@@ -8,8 +8,9 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A goroutine is a goroutine that runs the handlers of queries, one at a time, while their callers wait: runtime.Goexit cannot be
-// stopped, so a handler that ends its goroutine must not run on its caller's.
+// A goroutine is a goroutine that runs the handlers of queries, one at a time, while their callers
+// wait: runtime.Goexit cannot be stopped, so a handler that ends its goroutine must not run on its
+// caller's.
 type goroutine struct {
 	begin, end chan struct{}
 	// What runs between begin and end, and its result.
@@ -21,8 +22,8 @@ type goroutine struct {
 	buffer [512]byte // where a small output is made
 }
 
-// runs keeps a few of the goroutines that are free, because they have the stack that handlers need. How many run at once is
-// not bounded: handlers may block.
+// runs keeps a few of the goroutines that are free, because they have the stack that handlers need.
+// How many run at once is not bounded: handlers may block.
 type runs struct {
 	mu     sync.Mutex
 	free   []*goroutine
@@ -78,7 +79,8 @@ func (p *runs) give(q *goroutine) {
 	}
 }
 
-// close ends the goroutines that are free. The others end with their queries, whose callers end them.
+// close ends the goroutines that are free. The others end with their queries, whose callers end
+// them.
 func (p *runs) close() {
 	p.mu.Lock()
 	free := p.free

@@ -10,7 +10,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
-// Guarded makes a method one that requests with a token may call, if f finds nothing in the input that the token does not allow.
+// Guarded makes a method one that requests with a token may call, if f finds nothing in the input
+// that the token does not allow.
 //
 //go:noinline
 func Guarded[In any](b *Method, f func(g *token.Grant, in *In) error) *Method {
@@ -30,8 +31,10 @@ func (b *Method) allowed(g *token.Grant, r *host.Request) error {
 	return b.guard(g, in)
 }
 
-// granted routes a request with a token. With the right inspect it may call every built-in method that reads. A token is of an actor that is there, so none is created. A call that may wait ends with
-// its token. All calls count against the rate of the actor, because the holder of a token is no operator.
+// granted routes a request with a token. With the right inspect it may call every built-in method
+// that reads. A token is of an actor that is there, so none is created. A call that may wait ends
+// with its token. All calls count against the rate of the actor, because the holder of a token is
+// no operator.
 func (p *Router) granted(ctx context.Context, g *token.Grant, r *host.Request) (reply host.Reply, err error) {
 	b := p.Methods[r.Method]
 	inspects := g.Rights&token.Inspect != 0
@@ -72,7 +75,8 @@ func (p *Router) granted(ctx context.Context, g *token.Grant, r *host.Request) (
 	return reply, nil
 }
 
-// Look calls f with a query that reads the last commit of an actor that is there, without waking it.
+// Look calls f with a query that reads the last commit of an actor that is there, without waking
+// it.
 func (p *Router) Look(ctx context.Context, a host.Address, name string, f func(*Query) error) error {
 	t, err := p.k.StoredTypeOf(a)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
-// A Method is a built-in method that a part has bound to its row of the table. It writes, and then its procedure has a Run, or one
-// of query and serve is set.
+// A Method is a built-in method that a part has bound to its row of the table. It writes, and then
+// its procedure has a Run, or one of query and serve is set.
 type Method struct {
 	kernel.Procedure
 	// input is the type of pointers to its inputs.
@@ -28,10 +28,12 @@ type Method struct {
 	serve func(ctx context.Context, s *kernel.Kernel, t *kernel.Type, req *host.Request, from *kernel.Caller, span host.Span) ([]byte, error)
 	// reads: serve shows what turns have changed.
 	reads bool
-	// wait says how long the caller is willing to wait, and for what signal, when empty says that there is nothing yet.
+	// wait says how long the caller is willing to wait, and for what signal, when empty says that
+	// there is nothing yet.
 	wait  func(in any) (topic string, ms int64)
 	empty func(in any, codec host.Codec, out []byte) bool
-	// OfLife: what is found after the end of the actor for which the wait began may be a successor's, and is not answered.
+	// OfLife: what is found after the end of the actor for which the wait began may be a
+	// successor's, and is not answered.
 	OfLife bool
 	// unwoken: query answers for an actor that sleeps from its store, and does not wake it.
 	unwoken bool
@@ -39,12 +41,14 @@ type Method struct {
 	waits bool
 	// guard refuses what a token does not allow; nil refuses all requests with one.
 	guard func(g *token.Grant, in any) error
-	// Missing answers for an actor that is not there, or for what is not there in it; nil for the error itself.
+	// Missing answers for an actor that is not there, or for what is not there in it; nil for the
+	// error itself.
 	Missing func(t *kernel.Type, req *host.Request, notFound error) ([]byte, error)
 }
 
-// A generic function is compiled for each pair of types, in each package that binds a method, and again where it is inlined. So those
-// below are not inlined, and do little but hide the types from functions that get a pointer to the input and return one to the output.
+// A generic function is compiled for each pair of types, in each package that binds a method, and
+// again where it is inlined. So those below are not inlined, and do little but hide the types from
+// functions that get a pointer to the input and return one to the output.
 
 // bound makes the method of a row.
 func bound(row *method.Row, b *Method) *Method {
@@ -52,8 +56,8 @@ func bound(row *method.Row, b *Method) *Method {
 	return b
 }
 
-// answer decodes an input, and encodes the output that f makes of it. A value that is not nil is the input as it is, and becomes
-// the output.
+// answer decodes an input, and encodes the output that f makes of it. A value that is not nil is
+// the input as it is, and becomes the output.
 func (b *Method) answer(codec host.Codec, input []byte, value *any, f func(in any) (out any, err error)) ([]byte, error) {
 	in, encoded := *value, *value == nil
 	switch {
@@ -116,7 +120,8 @@ func act(row *method.Row, f func(c *kernel.Core, h *kernel.Turn, codec host.Code
 	return bound(row, b)
 }
 
-// Run binds a method that runs the turns that it needs by itself, because it calls the instance. reply encodes its output.
+// Run binds a method that runs the turns that it needs by itself, because it calls the instance.
+// reply encodes its output.
 func Run[In, Out any](
 	m method.Typed[In, Out], f func(c *kernel.Core, w *kernel.Work, in *In, reply func(Out) ([]byte, error)) ([]byte, error),
 ) *Method {
@@ -187,7 +192,8 @@ func Unwoken(b *Method) *Method {
 	return b
 }
 
-// WaitsItself says that a method beside the actor waits as long as its input says. It calls Waits of the order when it begins to.
+// WaitsItself says that a method beside the actor waits as long as its input says. It calls Waits
+// of the order when it begins to.
 func WaitsItself(b *Method) *Method {
 	b.waits = true
 	return b

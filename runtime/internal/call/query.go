@@ -20,8 +20,8 @@ import (
 // A Query is one query's run: while its caller waits, beside the actor's turns, on the state of
 // one applied commit. The answer passes the reply gate like any other.
 //
-// It is the context of its query: the caller's, with the time limit of the type. The limit costs nothing until something
-// waits for Done.
+// It is the context of its query: the caller's, with the time limit of the type. The limit costs
+// nothing until something waits for Done.
 type Query struct {
 	context.Context                              // the caller's
 	began           time.Duration                // as Kernel.Now has it
@@ -66,8 +66,8 @@ func (r *Query) Reader() (engine.Reader, error) {
 // maxPeeks bounds the reads of a query that do without a snapshot, which is faster for many.
 const maxPeeks = 4
 
-// latest reads the database as of a query's view, with a snapshot only if it needs one: an entry that no commit after the view has
-// written is that of the view.
+// latest reads the database as of a query's view, with a snapshot only if it needs one: an entry
+// that no commit after the view has written is that of the view.
 type latest struct{ *Query }
 
 // Get implements engine.Reader.
@@ -129,8 +129,8 @@ func (r *Query) close() {
 	r.Actor.ReleaseView(r.View)
 }
 
-// Snapshot returns the database as of the view. What has expired when the query reads first is absent, though another query of the view
-// may have read it before.
+// Snapshot returns the database as of the view. What has expired when the query reads first is
+// absent, though another query of the view may have read it before.
 //
 // REQUIRES: r.mu
 func (r *Query) Snapshot() (*engine.Snapshot, error) {
@@ -204,8 +204,8 @@ func (r *Query) Value(key any) any {
 	return r.Context.Value(key)
 }
 
-// spanValue returns what the context of the query's span has under a key. A handler that asks for its span gets one of its own, below that
-// of the call, which is recorded when the query ends.
+// spanValue returns what the context of the query's span has under a key. A handler that asks for
+// its span gets one of its own, below that of the call, which is recorded when the query ends.
 func (r *Query) spanValue(key any) any {
 	to, s := r.Actor.Spans, r.from.Span.Span()
 	v := span.Value(to, s, nil, key)
@@ -257,7 +257,8 @@ func (r *Query) Call(ctx context.Context, q *host.Request) (host.Reply, error) {
 // Destroy implements host.Node.
 func (r *Query) Destroy(context.Context, host.Address) error { return fault.QueryWrites() }
 
-// A Session is what goroutines of a query may still use when its handler has returned. End waits for them.
+// A Session is what goroutines of a query may still use when its handler has returned. End waits
+// for them.
 type Session interface{ End() }
 
 // A HandlerQuery is a query as its handler sees it.
@@ -282,7 +283,8 @@ func (p *Router) query(ctx context.Context, t *kernel.Type, method int, req *hos
 	return r.answer(t.Methods[method].Name, out, err)
 }
 
-// queryBuiltin answers a built-in query by a function, also of an actor that does not wake: such a query runs no code of it.
+// queryBuiltin answers a built-in query by a function, also of an actor that does not wake: such a
+// query runs no code of it.
 func (p *Router) queryBuiltin(ctx context.Context, t *kernel.Type, req *host.Request, from *kernel.Caller, span host.Span, b *Method, f func(*Query) ([]byte, error)) (host.Reply, error) {
 	r := new(Query)
 	err := p.open(ctx, r, t, req, from, span, b.unwoken)
@@ -302,7 +304,8 @@ func (p *Router) queryBuiltin(ctx context.Context, t *kernel.Type, req *host.Req
 	return r.answer(b.Row.Name, out, err)
 }
 
-// open makes r a query that reads the last commit, until it is answered. An actor that sleeps is woken, or with unwoken read as it is.
+// open makes r a query that reads the last commit, until it is answered. An actor that sleeps is
+// woken, or with unwoken read as it is.
 func (p *Router) open(ctx context.Context, r *Query, t *kernel.Type, req *host.Request, from *kernel.Caller, span host.Span, unwoken bool) error {
 	if from != nil && from.Kind == kernel.FromTurn {
 		if err := from.Waiter.Flush(); err != nil {
@@ -324,7 +327,8 @@ func (p *Router) open(ctx context.Context, r *Query, t *kernel.Type, req *host.R
 		}
 	}
 	for v == nil {
-		// The actor sleeps, or does not exist yet: one turn brings it up, then the query reads what that turn committed.
+		// The actor sleeps, or does not exist yet: one turn brings it up, then the query reads what
+		// that turn committed.
 		var err error
 		if a, err = p.k.Rouse(ctx, t, req, from, span); err != nil {
 			return err

@@ -9,7 +9,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 )
 
-// recorded carries a request, and records the call. Of a turn that calls, it records what that waited for as well.
+// recorded carries a request, and records the call. Of a turn that calls, it records what that
+// waited for as well.
 func (p *Router) recorded(ctx context.Context, t *kernel.Type, r *host.Request, from *kernel.Caller, s, cause host.Span) (host.Reply, error) {
 	began, out := p.k.Now(), host.Span{}
 	if from != nil && from.Kind == kernel.FromTurn && cause.Sampled() && cause == from.Span.Span() {

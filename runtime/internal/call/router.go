@@ -1,5 +1,5 @@
-// Package call turns requests into turns and queries. It has the built-in methods that parts bind, and runs queries beside the turns
-// of actors.
+// Package call turns requests into turns and queries. It has the built-in methods that parts bind,
+// and runs queries beside the turns of actors.
 package call
 
 import (
@@ -40,7 +40,8 @@ var (
 	_ kernel.Meter    = (*Router)(nil)
 )
 
-// New makes a Router with the built-in methods of parts. query makes a query as its handler sees it.
+// New makes a Router with the built-in methods of parts. query makes a query as its handler sees
+// it.
 func New(parts []kernel.Part, query func() HandlerQuery) (*Router, error) {
 	p := &Router{Methods: make(map[string]*Method), newQuery: query, queries: prometheus.NewCounterVec(
 		prometheus.CounterOpts{Name: "cairn_queries_total", Help: "Queries answered, by result: ok or error."}, []string{"type", "result"})}
@@ -69,8 +70,8 @@ func (p *Router) bind(methods []*Method) error {
 	return nil
 }
 
-// GoOffline keeps the methods that work on a store without a node, for a kernel that is not started. They are bare, because nothing
-// wakes, and no core must learn what they do.
+// GoOffline keeps the methods that work on a store without a node, for a kernel that is not
+// started. They are bare, because nothing wakes, and no core must learn what they do.
 func (p *Router) GoOffline() {
 	p.k.Offline = true
 	for name, b := range p.Methods {
@@ -121,7 +122,8 @@ func (n *counters) count(err error) {
 	}
 }
 
-// maxDepth bounds how deep calls may nest, so that queries which call each other end in an error and not in memory.
+// maxDepth bounds how deep calls may nest, so that queries which call each other end in an error
+// and not in memory.
 const maxDepth = 64
 
 // Route implements kernel.Router.

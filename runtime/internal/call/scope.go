@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// A Scope is what a turn and a query have in common: rows of an actor as of one version, which a handler may read until it
-// returns.
+// A Scope is what a turn and a query have in common: rows of an actor as of one version, which a
+// handler may read until it returns.
 type Scope interface {
 	// Enter locks the scope for one operation of the handler, and Leave unlocks it.
 	Enter() error

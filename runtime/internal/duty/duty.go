@@ -1,4 +1,5 @@
-// Package duty does the standing work of actors: what must be done whenever there is some, and is tried again until it is.
+// Package duty does the standing work of actors: what must be done whenever there is some, and is
+// tried again until it is.
 package duty
 
 import (
@@ -10,9 +11,10 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 )
 
-// A Duty is work that an actor has to do whenever there is some: the messages of its queues, its workflow run. However
-// often it is asked for before it begins, one item of the mailbox does it. If that fails it is tried again, until it is
-// done, the actor is gone or the node stops; then the row at 0 tells the next start.
+// A Duty is work that an actor has to do whenever there is some: the messages of its queues, its
+// workflow run. However often it is asked for before it begins, one item of the mailbox does it. If
+// that fails it is tried again, until it is done, the actor is gone or the node stops; then the row
+// at 0 tells the next start.
 type Duty struct {
 	A           *kernel.Actor
 	Of          func(*kernel.Actor) *Duty // this duty of an Actor
@@ -68,7 +70,8 @@ func (d *Duty) Done(w *kernel.Work) {
 	}
 }
 
-// Retry has the duty done after a while, which err may say, because it could not be done, or was lost with its core.
+// Retry has the duty done after a while, which err may say, because it could not be done, or was
+// lost with its core.
 func (d *Duty) Retry(err error) {
 	if d.waiting.Swap(true) {
 		return // one is enough: more would never become fewer while the actor cannot run
@@ -96,8 +99,9 @@ func TakeUp(s *kernel.Kernel, t *kernel.Type, addr host.Address, of func(*kernel
 	}
 }
 
-// Again calls f when work that failed may be tried again: after wait, or, if it was refused because the actor is paused,
-// when the actor is resumed. It never calls f if the actor is gone or the node stops.
+// Again calls f when work that failed may be tried again: after wait, or, if it was refused because
+// the actor is paused, when the actor is resumed. It never calls f if the actor is gone or the node
+// stops.
 func Again(s *kernel.Kernel, addr host.Address, name string, w *kernel.Work, wait time.Duration, f func()) {
 	switch {
 	case !MayPass(s, w.Err):
@@ -108,7 +112,8 @@ func Again(s *kernel.Kernel, addr host.Address, name string, w *kernel.Work, wai
 	}
 }
 
-// MayPass reports whether trying again can help after an error: the actor is there, and the node goes on.
+// MayPass reports whether trying again can help after an error: the actor is there, and the node
+// goes on.
 func MayPass(s *kernel.Kernel, err error) bool {
 	code := host.CodeOf(err)
 	return !s.Draining.Load() && code != host.NotFound && code != host.Destroyed

@@ -9,8 +9,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// Recover takes up what was under way when the store was last open, a few actors at a time: the rows of the wake index that
-// are due at 0 name the actors.
+// Recover takes up what was under way when the store was last open, a few actors at a time: the
+// rows of the wake index that are due at 0 name the actors.
 func Recover(s *kernel.Kernel) {
 	slots := make(chan struct{}, s.Options.AlarmConcurrency)
 	var after []byte
@@ -41,8 +41,9 @@ func Recover(s *kernel.Kernel) {
 	}
 }
 
-// RecoverActor has an actor do the work that take makes for it, or, if the row outlives its actor, what is left of one that was
-// destroyed. A row of one that is gone is dropped. done is called when the next row may be taken up.
+// RecoverActor has an actor do the work that take makes for it, or, if the row outlives its actor,
+// what is left of one that was destroyed. A row of one that is gone is dropped. done is called when
+// the next row may be taken up.
 func RecoverActor(s *kernel.Kernel, row engine.Wake, done func(), take func(*kernel.Actor) *kernel.Work, outlives bool) {
 	done = sync.OnceFunc(done) // work that is tried again is finished more than once
 	ident, _, ok, err := s.Store.Identity(row.ID)

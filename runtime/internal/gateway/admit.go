@@ -8,10 +8,12 @@ import (
 	"github.com/cairn-run/cairn/actor/host/token"
 )
 
-// admit checks the token of a request: that of the node, or one of the actor, whose grant the context of the request then has.
+// admit checks the token of a request: that of the node, or one of the actor, whose grant the
+// context of the request then has.
 //
-// An actor's token needs no token of the node. It leads only to the key-value store, and there the node itself refuses what it does
-// not allow; with the right inspect, also to what shows the actor. A path that names no actor has no tokens.
+// An actor's token needs no token of the node. It leads only to the key-value store, and there the
+// node itself refuses what it does not allow; with the right inspect, also to what shows the actor.
+// A path that names no actor has no tokens.
 func (x *exchange) admit(t *target) *host.Error {
 	text := token.Bearer(x.R.Header.Get("Authorization"))
 	if text == "" || x.Front.Token != "" && x.Front.Door.CheckToken(x.R.Header) == nil {
@@ -39,7 +41,8 @@ func (x *exchange) admitSocket(t *target) *host.Error {
 	return x.admit(t)
 }
 
-// keyValue reports whether a route leads to the key-value store, or may: the node looks at what is called.
+// keyValue reports whether a route leads to the key-value store, or may: the node looks at what is
+// called.
 func (rt route) keyValue() bool {
 	switch rt {
 	case toCall, toWatch, toFeed, toKV, toEntry, toCodebolt, toCodeboltEvents, toKeyVal, toStrata:

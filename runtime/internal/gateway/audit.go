@@ -14,9 +14,10 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// The methods that Authorize is asked about, as Operate, when records of the audit log are read: ReadAudit for those of one actor, and
-// ListAudit for those of all whose type, and the beginning of whose key, are Type and Key; both are empty for all records. A hook that
-// compares whole keys thus never opens the records of the actors below a key.
+// The methods that Authorize is asked about, as Operate, when records of the audit log are read:
+// ReadAudit for those of one actor, and ListAudit for those of all whose type, and the beginning of
+// whose key, are Type and Key; both are empty for all records. A hook that compares whole keys thus
+// never opens the records of the actors below a key.
 const (
 	ReadAudit = "audit.read"
 	ListAudit = "audit.list"
@@ -25,7 +26,8 @@ const (
 // EventAudit is a record of the audit log.
 const EventAudit = "audit"
 
-// operates reports whether the request may use a method of operators, so that the audit log must know of its caller.
+// operates reports whether the request may use a method of operators, so that the audit log must
+// know of its caller.
 func (x *exchange) operates(t *target) bool {
 	switch t.route {
 	case toCall:
@@ -46,8 +48,8 @@ func (x *exchange) explains(t *target, name string) bool {
 		x.g.explains(x.R.Context(), serve.AuthRequest{Type: t.Type, Key: t.Key, Header: x.R.Header, RemoteAddr: x.R.RemoteAddr}, name)
 }
 
-// explains reports whether the caller of a method of a store that its type opens is an operator, whose reason the audit log keeps. Clients
-// could fill the log.
+// explains reports whether the caller of a method of a store that its type opens is an operator,
+// whose reason the audit log keeps. Clients could fill the log.
 func (g *Gateway) explains(ctx context.Context, r serve.AuthRequest, name string) bool {
 	row, _ := method.Find(name)
 	return row.Openable() && !g.front.Veiled(ctx, r, name)

@@ -15,8 +15,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// drive sends b.N requests through 64 keep-alive connections. The client writes prepared bytes and reads no more of a
-// response than its length needs, so that nearly all of the work is the server's.
+// drive sends b.N requests through 64 keep-alive connections. The client writes prepared bytes and
+// reads no more of a response than its length needs, so that nearly all of the work is the
+// server's.
 func drive(b *testing.B, h http.Handler, request string) {
 	const callers = 64
 	s := httptest.NewServer(h)
@@ -70,8 +71,8 @@ func drive(b *testing.B, h http.Handler, request string) {
 
 const benchBody = `{"amount":1}`
 
-// BenchmarkHTTPCall calls a node that does nothing through the gateway. runtime/bench compares calls, fan-out and idle sockets with
-// bare handlers.
+// BenchmarkHTTPCall calls a node that does nothing through the gateway. runtime/bench compares
+// calls, fan-out and idle sockets with bare handlers.
 func BenchmarkHTTPCall(b *testing.B) {
 	request := func(path string) string {
 		return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",

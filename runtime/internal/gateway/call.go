@@ -71,14 +71,16 @@ func (x *exchange) create(t *target) {
 	x.W.Header().Set("Location", x.R.URL.EscapedPath())
 	st, err := x.g.node.Lookup(ctx, t.Address)
 	if err != nil {
-		// The actor was created and is gone again, or cannot be described just now. That it was created stays true.
+		// The actor was created and is gone again, or cannot be described just now. That it was
+		// created stays true.
 		x.Begin(http.StatusCreated)
 		return
 	}
 	x.JSON(http.StatusCreated, x.shown(ctx, st))
 }
 
-// creation names the creation that a PUT runs: "" without a body, so that the actor is created without input.
+// creation names the creation that a PUT runs: "" without a body, so that the actor is created
+// without input.
 func (x *exchange) creation(t *target) (string, *host.Error) {
 	if _, fault := x.params(); fault != nil || x.R.ContentLength == 0 {
 		return "", fault
@@ -136,8 +138,8 @@ const maxConnectionToken = 1024
 // MaxIdempotencyKey bounds the Idempotency-Key header.
 const MaxIdempotencyKey = 255
 
-// codec tells from the Content-Type how input and output are encoded: JSON unless it says CBOR. A request without a body
-// may say anything.
+// codec tells from the Content-Type how input and output are encoded: JSON unless it says CBOR. A
+// request without a body may say anything.
 func (x *exchange) codec() (host.Codec, bool) {
 	v := x.R.Header["Content-Type"]
 	if len(v) == 0 {
@@ -163,8 +165,9 @@ func (x *exchange) codec() (host.Codec, bool) {
 	return 0, false
 }
 
-// run reads the request's body and calls the node, over the connection that token belongs to unless that is "". It sets the
-// headers that say which state the reply reflects. On failure it answers and returns false.
+// run reads the request's body and calls the node, over the connection that token belongs to unless
+// that is "". It sets the headers that say which state the reply reflects. On failure it answers
+// and returns false.
 func (x *exchange) run(ctx context.Context, q *host.Request, token string) (host.Reply, bool) {
 	codec, ok := x.codec()
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// answerable is the id to answer a message with that is at fault: 0 if the id belongs to a call that is in flight, whose
-// answer it would be taken for.
+// answerable is the id to answer a message with that is at fault: 0 if the id belongs to a call
+// that is in flight, whose answer it would be taken for.
 func (c *session) answerable(id int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,7 +153,8 @@ func (c *session) call(m *message, h *hop, at *serve.Place) ([]byte, *host.Error
 	return appendReply(make([]byte, 0, len(reply.Output)+64), m.ID, &reply), nil
 }
 
-// ask calls the node over the connection, if Authorize allows it: in order, if the request has a place.
+// ask calls the node over the connection, if Authorize allows it: in order, if the request has a
+// place.
 func (c *session) ask(ctx context.Context, q *host.Request, at *serve.Place) (host.Reply, *host.Error) {
 	op := c.g.operation(c.address.Type, q.Method)
 	if op == serve.Call && c.g.front.Meter.Type(c.address.Type).Kind(q.Method) == serve.LabelCreate {
@@ -196,7 +197,8 @@ func (c *session) ask(ctx context.Context, q *host.Request, at *serve.Place) (ho
 	return host.Reply{}, c.g.front.AsError(err)
 }
 
-// subscribe adds or removes subscriptions of the connection. The actor's hooks decide whether the client may.
+// subscribe adds or removes subscriptions of the connection. The actor's hooks decide whether the
+// client may.
 func (c *session) subscribe(m *message) ([]byte, *host.Error) {
 	ctx, cancel := c.g.limited(c.life, "")
 	defer cancel()

@@ -23,8 +23,8 @@ func (x *exchange) existing() (bool, *host.Error) {
 	return q.Existing, fault
 }
 
-// connect answers GET and POST .../-/connect with a connection whose events are server-sent events. Its calls come as
-// requests of their own, with the header Cairn-Connection.
+// connect answers GET and POST .../-/connect with a connection whose events are server-sent events.
+// Its calls come as requests of their own, with the header Cairn-Connection.
 func (x *exchange) connect(t *target) {
 	x.Count(t.Type, serve.LabelConnect)
 	fault := serve.CheckSite(x.R)
@@ -63,8 +63,8 @@ func (x *exchange) connect(t *target) {
 	x.pump(s, out, func(ctx context.Context) error { return x.until(ctx, conn, out) })
 }
 
-// connectRequest reads how a client wants to connect: from the parameters of a GET, or from the body of a POST, which
-// keeps parameters and token out of logs.
+// connectRequest reads how a client wants to connect: from the parameters of a GET, or from the
+// body of a POST, which keeps parameters and token out of logs.
 func (x *exchange) connectRequest() (q host.ConnectRequest, fault *host.Error) {
 	in := new(connectInput)
 	if x.R.Method == http.MethodPost {
@@ -120,7 +120,8 @@ func (x *exchange) connectParams(in *connectInput) *host.Error {
 	return fault
 }
 
-// disconnect answers DELETE .../-/connect: it ends the connection that the header Cairn-Connection names.
+// disconnect answers DELETE .../-/connect: it ends the connection that the header Cairn-Connection
+// names.
 func (x *exchange) disconnect(t *target) {
 	x.Count(t.Type, serve.LabelConnect)
 	ctx, cancel := x.limited()
@@ -161,8 +162,8 @@ func (g *Gateway) connect(s *serve.Stay, a host.Address, q host.ConnectRequest) 
 	return nil, about(g.front.AsError(err), "event", "events")
 }
 
-// closeConnection tells the node that a client is gone, also if the client's context has ended. A client that is lost may
-// come back.
+// closeConnection tells the node that a client is gone, also if the client's context has ended. A
+// client that is lost may come back.
 func (g *Gateway) closeConnection(ctx context.Context, conn host.LiveConnection, lost bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()

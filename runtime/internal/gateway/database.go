@@ -24,8 +24,8 @@ const (
 const (
 	// sqliteType is the media type of a SQLite file.
 	sqliteType = "application/vnd.sqlite3"
-	// exportBuffer is how much of a file is put together before it is written. What fails before that is answered with an
-	// error like any other request.
+	// exportBuffer is how much of a file is put together before it is written. What fails before
+	// that is answered with an error like any other request.
 	exportBuffer = 64 << 10
 	// importStep is how much of a file has to arrive within Limits.BodyTimeout.
 	importStep = 256 << 10
@@ -33,11 +33,12 @@ const (
 	maxReason = 1024
 )
 
-// exportSQL answers GET .../-/sqlite. The time that it takes is not bounded, each write is: the client may be slow, but
-// must read.
+// exportSQL answers GET .../-/sqlite. The time that it takes is not bounded, each write is: the
+// client may be slow, but must read.
 //
-// A failure after the first write cuts the connection, or resets the stream of HTTP/2. There is no length and no trailer
-// to compare with, so that is how a client knows that it does not have the whole file.
+// A failure after the first write cuts the connection, or resets the stream of HTTP/2. There is no
+// length and no trailer to compare with, so that is how a client knows that it does not have the
+// whole file.
 func (x *exchange) exportSQL(t *target) {
 	x.Count(t.Type, serve.LabelExport)
 	fault := x.Authorize(x.R.Context(), serve.Operate, t.Address, ExportSQL)
@@ -102,8 +103,8 @@ func (w *exportWriter) begin() {
 	w.x.Begin(http.StatusOK)
 }
 
-// fileName is the name that a browser gives to an actor's database: its address, with what file systems may not take
-// replaced, and cut.
+// fileName is the name that a browser gives to an actor's database: its address, with what file
+// systems may not take replaced, and cut.
 func fileName(a host.Address) string {
 	const most = 100
 	name := strings.Map(func(r rune) rune {
@@ -116,8 +117,8 @@ func fileName(a host.Address) string {
 	return name[:min(len(name), most)] + ".sqlite"
 }
 
-// importSQL answers PUT .../-/sqlite. What the request says of the body's type is not looked at: what the body is, its
-// first bytes tell.
+// importSQL answers PUT .../-/sqlite. What the request says of the body's type is not looked at:
+// what the body is, its first bytes tell.
 func (x *exchange) importSQL(t *target) {
 	x.Count(t.Type, serve.LabelImport)
 	var p parameters
@@ -170,7 +171,8 @@ type importReader struct {
 	err  error // why a read failed; nil at the end of the body
 }
 
-// Len returns the length of the body, or 0 if it is not known. A body that is too long is refused by it before it is sent.
+// Len returns the length of the body, or 0 if it is not known. A body that is too long is refused
+// by it before it is sent.
 func (r *importReader) Len() int { return max(int(r.x.R.ContentLength), 0) }
 
 func (r *importReader) Read(b []byte) (int, error) {
@@ -186,7 +188,8 @@ func (r *importReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// QueryMany is the AuthRequest.Method of requests that run a statement on the databases of many actors.
+// QueryMany is the AuthRequest.Method of requests that run a statement on the databases of many
+// actors.
 const QueryMany = "sql.query_many"
 
 // queryMany answers POST /query.

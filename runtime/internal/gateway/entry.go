@@ -12,11 +12,12 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// entryPath is where an actor has single entries of its key-value store, the keys of which are written as paths.
+// entryPath is where an actor has single entries of its key-value store, the keys of which are
+// written as paths.
 const entryPath = "kv-entry"
 
-// newEntries returns what answers it. The key is a parameter, not a part of the URL's path: clients resolve "..", so that
-// a DELETE of an entry could become one of its actor.
+// newEntries returns what answers it. The key is a parameter, not a part of the URL's path: clients
+// resolve "..", so that a DELETE of an entry could become one of its actor.
 func newEntries(call func(context.Context, *host.Request) (host.Reply, error), operation func(typ, method string) serve.Operation) *kvrest.Interface {
 	return &kvrest.Interface{Call: call, Operation: operation, Status: serve.Status, Routes: []kvrest.Route{
 		{Verb: http.MethodGet, Path: entryPath, Method: host.KVGet, Answer: getEntry},

@@ -11,19 +11,23 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// The events that the gateway itself puts into a stream. Names of actors' events do not begin with "cairn.".
+// The events that the gateway itself puts into a stream. Names of actors' events do not begin with
+// "cairn.".
 const (
-	// EventGap: events between the position asked for and the next event are no longer kept. Data: {"missed": n}, and
-	// "reset": true if the position is none of this life of the actor.
+	// EventGap: events between the position asked for and the next event are no longer kept. Data:
+	// {"missed": n}, and "reset": true if the position is none of this life of the actor.
 	EventGap = "cairn.gap"
-	// EventBye: the stream ends. Data: the error that says why. Only after the code "unavailable" does it make sense to
-	// come back.
+	// EventBye: the stream ends. Data: the error that says why. Only after the code "unavailable"
+	// does it make sense to come back.
 	EventBye = "cairn.bye"
-	// EventWelcome: the client is connected. Data: a host.Welcome. It is the first event of a connection.
+	// EventWelcome: the client is connected. Data: a host.Welcome. It is the first event of a
+	// connection.
 	EventWelcome = "cairn.welcome"
-	// EventEnd: the stream that is followed is closed, and all its items were sent. The response ends.
+	// EventEnd: the stream that is followed is closed, and all its items were sent. The response
+	// ends.
 	EventEnd = "cairn.end"
-	// EventItem is an item of a stream that is followed, and EventMessage a message for a worker that listens.
+	// EventItem is an item of a stream that is followed, and EventMessage a message for a worker
+	// that listens.
 	EventItem    = "item"
 	EventMessage = "message"
 	// EventChange is what is different among the entries that are watched. Data: a kv.Changes.
@@ -33,8 +37,9 @@ const (
 // retryHint is what a browser waits before it comes back, in milliseconds.
 const retryHint = 2000
 
-// A positioned event stream knows where it begins, before its first event, if the bool is true. A node's streams may
-// implement it; then a subscriber that loses its connection before the first event can still resume without a gap.
+// A positioned event stream knows where it begins, before its first event, if the bool is true. A
+// node's streams may implement it; then a subscriber that loses its connection before the first
+// event can still resume without a gap.
 type positioned interface{ Position() (host.Position, bool) }
 
 // subscription reads what a request subscribes to.
@@ -54,8 +59,9 @@ func (x *exchange) subscription() (host.Subscription, *host.Error) {
 	return s, fault
 }
 
-// position reads after which event or item a stream is to begin; nil if the request does not say. The Last-Event-ID
-// header, which browsers send when they come back, has precedence over the parameter, which is still in their URL.
+// position reads after which event or item a stream is to begin; nil if the request does not say.
+// The Last-Event-ID header, which browsers send when they come back, has precedence over the
+// parameter, which is still in their URL.
 func (x *exchange) position(p parameters) (*host.Position, *host.Error) {
 	what, field := "the parameter after", "after"
 	after, ok := p.one("after")
@@ -72,11 +78,13 @@ func (x *exchange) position(p parameters) (*host.Position, *host.Error) {
 	return &at, nil
 }
 
-// events answers GET .../-/events with server-sent events until the client leaves, is too slow, or the stream ends.
+// events answers GET .../-/events with server-sent events until the client leaves, is too slow, or
+// the stream ends.
 //
-// The request's goroutine waits for events and writes them, so a client that does not read stops only its own stream:
-// the node keeps what it has not read for as long as it keeps any event, and a write that takes longer than
-// StreamWriteTimeout closes the connection. The client comes back with Last-Event-ID and misses nothing that is kept.
+// The request's goroutine waits for events and writes them, so a client that does not read stops
+// only its own stream: the node keeps what it has not read for as long as it keeps any event, and a
+// write that takes longer than StreamWriteTimeout closes the connection. The client comes back with
+// Last-Event-ID and misses nothing that is kept.
 func (x *exchange) events(t *target) {
 	x.Count(t.Type, serve.LabelEvents)
 	var sub host.Subscription
@@ -128,7 +136,8 @@ type source interface {
 	Next(context.Context) (host.Delivery, error)
 }
 
-// pump writes what a source brings until one side ends. until does it until the source returns an error or the client is gone.
+// pump writes what a source brings until one side ends. until does it until the source returns an
+// error or the client is gone.
 func (x *exchange) pump(s *serve.Stay, out *serve.Writer, until func(context.Context) error) {
 	for {
 		// One timer per heartbeat, whatever happens in between.
@@ -201,7 +210,8 @@ func appendEmitted(b []byte, e *host.EmittedEvent) []byte {
 	return append(b, e.Shared.Get(host.FrameSSE, func() []byte { return appendEvent(nil, e) })...)
 }
 
-// appendEvent appends an event. Besides the fields of the standard it has "version" and "time", which browsers skip.
+// appendEvent appends an event. Besides the fields of the standard it has "version" and "time",
+// which browsers skip.
 func appendEvent(b []byte, e *host.EmittedEvent) []byte {
 	b = host.Position{Sequence: e.Sequence, Life: e.Life}.Append(append(b, "id: "...))
 	b = append(b, "\nversion: "...)
@@ -213,8 +223,8 @@ func appendEvent(b []byte, e *host.EmittedEvent) []byte {
 	return append(b, "\n\n"...)
 }
 
-// appendGapEvent appends that something is no longer kept, or not of the life that was asked for. at is the position behind
-// the gap, nil if it is not known.
+// appendGapEvent appends that something is no longer kept, or not of the life that was asked for.
+// at is the position behind the gap, nil if it is not known.
 func appendGapEvent(b []byte, missed uint64, reset bool, at *host.Position) []byte {
 	if at != nil {
 		b = append(at.Append(append(b, "id: "...)), '\n')

@@ -12,10 +12,12 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// EventReset says that events of a feed are missing. Data: a kv.Gap. Each event itself is an EventChange with a kv.Event.
+// EventReset says that events of a feed are missing. Data: a kv.Gap. Each event itself is an
+// EventChange with a kv.Event.
 const EventReset = "reset"
 
-// A feedReader reads the log of an actor's key-value store, in one life of the actor, as a streamReader does a stream.
+// A feedReader reads the log of an actor's key-value store, in one life of the actor, as a
+// streamReader does a stream.
 type feedReader struct {
 	g       *Gateway
 	address host.Address
@@ -54,9 +56,11 @@ func (x *exchange) feedReader(t *target) (*feedReader, *host.Error) {
 	return r, fault
 }
 
-// feed answers GET .../-/kv-feed with each change of entries as server-sent events, or over a WebSocket.
+// feed answers GET .../-/kv-feed with each change of entries as server-sent events, or over a
+// WebSocket.
 //
-// The position is the client's. A client that reads slowly delays nobody, and misses nothing that the log keeps.
+// The position is the client's. A client that reads slowly delays nobody, and misses nothing that
+// the log keeps.
 func (x *exchange) feed(t *target, socket bool) {
 	x.Count(t.Type, serve.LabelWatch)
 	refusal := (*host.Error)(nil)
@@ -194,8 +198,8 @@ func (x *exchange) feedSocket(r *feedReader, refusal *host.Error) {
 	})
 }
 
-// overSocket writes messages over a WebSocket, which next reads and waits for, until there is an error. The last message says
-// why. What the client sends is not looked at.
+// overSocket writes messages over a WebSocket, which next reads and waits for, until there is an
+// error. The last message says why. What the client sends is not looked at.
 func (x *exchange) overSocket(refusal *host.Error, bye func([]byte, *host.Error) []byte, next func(context.Context, time.Duration) ([][]byte, *host.Error)) {
 	socket := x.Upgrade(Subprotocol, refusal)
 	if socket == nil {
@@ -237,7 +241,8 @@ func (x *exchange) overSocket(refusal *host.Error, bye func([]byte, *host.Error)
 			reader.Wait()
 			return
 		}
-		// The client must show a sign of life in two heartbeats, also while there is always something to send.
+		// The client must show a sign of life in two heartbeats, also while there is always
+		// something to send.
 		if len(batch) == 0 || time.Since(pinged) > x.Front.Limits.Heartbeat/2 {
 			socket.Ping()
 			pinged = time.Now()

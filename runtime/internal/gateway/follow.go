@@ -41,9 +41,9 @@ func callBuiltin[Out any](ctx context.Context, g *Gateway, call caller, q host.R
 	return out, nil
 }
 
-// A streamReader reads a stream of an actor, page by page. It reads one life of the actor: once a page has said which, the
-// end of that life is the end of the stream, with an error of code Destroyed. Only the first page may say that the position
-// to begin from is one of another life.
+// A streamReader reads a stream of an actor, page by page. It reads one life of the actor: once a
+// page has said which, the end of that life is the end of the stream, with an error of code
+// Destroyed. Only the first page may say that the position to begin from is one of another life.
 type streamReader struct {
 	g       *Gateway
 	call    caller
@@ -71,7 +71,8 @@ func (r *streamReader) read(ctx context.Context, wait time.Duration) (host.Strea
 // waitMS is a time that a built-in method is asked to wait.
 func waitMS(d time.Duration) int64 { return max(min(d, maxWait), 0).Milliseconds() }
 
-// follow answers GET .../-/streams/{name} with the items of a stream as server-sent events, until the stream is closed.
+// follow answers GET .../-/streams/{name} with the items of a stream as server-sent events, until
+// the stream is closed.
 func (x *exchange) follow(t *target) {
 	x.Count(t.Type, serve.LabelFollow)
 	fault := x.Authorize(x.R.Context(), serve.Follow, t.Address, host.StreamRead)
@@ -220,7 +221,8 @@ func (c *session) follow(m *message) *host.Error {
 	return nil
 }
 
-// forward sends the items of a stream and returns the last message about it, nil if the client or the session ended it.
+// forward sends the items of a stream and returns the last message about it, nil if the client or
+// the session ended it.
 func (c *session) forward(ctx context.Context, id int64, r *streamReader) []byte {
 	var batch [][]byte
 	for {
@@ -247,7 +249,8 @@ func (c *session) forward(ctx context.Context, id int64, r *streamReader) []byte
 	}
 }
 
-// unfollow stops following. The answer comes after the last item, at once if there is nothing to stop.
+// unfollow stops following. The answer comes after the last item, at once if there is nothing to
+// stop.
 func (c *session) unfollow(m *message) {
 	c.mu.Lock()
 	f := c.follows[m.Unfollow]

@@ -39,33 +39,36 @@ type Node interface {
 type Options struct {
 	// Node answers the requests.
 	Node Node
-	// Databases exports and imports the actors' SQLite databases. Nil means Node if it implements host.Databases; otherwise
-	// the paths of databases are not found.
+	// Databases exports and imports the actors' SQLite databases. Nil means Node if it implements
+	// host.Databases; otherwise the paths of databases are not found.
 	Databases host.Databases
-	// Runs finds the workflow runs that are paused or have failed. Nil means Node if it implements host.RunLister; otherwise
-	// the paths of workflow runs are not found.
+	// Runs finds the workflow runs that are paused or have failed. Nil means Node if it implements
+	// host.RunLister; otherwise the paths of workflow runs are not found.
 	Runs host.RunLister
-	// Health returns why the node cannot serve, or nil. Callers of GET /healthz see the message of an *host.Error; other
-	// errors appear only in the log. A nil Health means healthy.
+	// Health returns why the node cannot serve, or nil. Callers of GET /healthz see the message of
+	// an *host.Error; other errors appear only in the log. A nil Health means healthy.
 	Health func() error
-	// Dashboard serves the pages below /dashboard/, which have no data in them and need no token. Nil means that there are none.
+	// Dashboard serves the pages below /dashboard/, which have no data in them and need no token.
+	// Nil means that there are none.
 	Dashboard http.Handler
 }
 
-// A Gateway serves a node's actors over HTTP. It is an http.Handler, safe for any number of goroutines.
+// A Gateway serves a node's actors over HTTP. It is an http.Handler, safe for any number of
+// goroutines.
 //
-//  1. It keeps no state of actors: two gateways in front of one node answer alike, except that a transaction of Strata is in the
-//     gateway that began it.
-//  2. A request runs on the goroutine that net/http gives it. Only a WebSocket has goroutines of its own: one that reads,
-//     one that waits for events, and one for each call in flight and each stream that is followed.
-//  3. Whatever a client sends, it gets a reply in the form of docs/http.md or docs/websocket.md, or its connection is
-//     closed. What caused an internal error stays in the log.
-//  4. After Shutdown of the front returns nil, no event stream and no WebSocket is open, none of their goroutines runs, and
-//     no new one can be opened.
+//  1. It keeps no state of actors: two gateways in front of one node answer alike, except that a
+//     transaction of Strata is in the gateway that began it.
+//  2. A request runs on the goroutine that net/http gives it. Only a WebSocket has goroutines of
+//     its own: one that reads, one that waits for events, and one for each call in flight and each
+//     stream that is followed.
+//  3. Whatever a client sends, it gets a reply in the form of docs/http.md or docs/websocket.md, or
+//     its connection is closed. What caused an internal error stays in the log.
+//  4. After Shutdown of the front returns nil, no event stream and no WebSocket is open, none of
+//     their goroutines runs, and no new one can be opened.
 //
-// It relies on three properties of the node beyond the contract of package host. An EventStream stays usable after the
-// context of a Next ended. A Request is no longer read after Call returned without an error. The context of Connect limits
-// the connecting, not the connection.
+// It relies on three properties of the node beyond the contract of package host. An EventStream
+// stays usable after the context of a Next ended. A Request is no longer read after Call returned
+// without an error. The context of Connect limits the connecting, not the connection.
 type Gateway struct {
 	front     *serve.Front
 	opts      Options
@@ -96,8 +99,8 @@ type Gateway struct {
 	}
 }
 
-// headerValues are header values that the replies to calls share, to save allocations. net/http only reads them, and an
-// Add by middleware copies them because their capacity is full.
+// headerValues are header values that the replies to calls share, to save allocations. net/http
+// only reads them, and an Add by middleware copies them because their capacity is full.
 type headerValues struct{ json, cbor, yes []string }
 
 // Headers that pages of allowed origins may read, and send.
@@ -232,9 +235,9 @@ func (x *exchange) serve() {
 		return
 	}
 	x.Uncounted = t.route == toHealth || t.route == toMetrics || t.route == toOpenAPI || t.route == toDashboard
-	// The token comes before everything else of the request is looked at, so that a client without it cannot tell one route,
-	// name or fault from another. A WebSocket is told over the WebSocket, because browsers show their pages nothing of a
-	// handshake that failed.
+	// The token comes before everything else of the request is looked at, so that a client without
+	// it cannot tell one route, name or fault from another. A WebSocket is told over the WebSocket,
+	// because browsers show their pages nothing of a handshake that failed.
 	upgrade := (t.route == toConnect || t.route == toWatch || t.route == toFeed || t.route == toCodeboltEvents) && r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 	free := (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
 		(t.route == toHealth || t.route == toDashboard && g.opts.Dashboard != nil)

@@ -75,7 +75,8 @@ func TestBodiesAndRepliesOfAnyLength(t *testing.T) {
 	}
 }
 
-// Entries of a key-value store may be longer than other bodies, and so may what a type with OpenKV takes.
+// Entries of a key-value store may be longer than other bodies, and so may what a type with OpenKV
+// takes.
 func TestBodiesWithEntriesMayBeLong(t *testing.T) {
 	open := hosttest.Room()
 	open.Type, open.OpenKV = "open", true
@@ -104,7 +105,8 @@ func speaking(version int, l *pipeListener) *http.Client {
 	return &http.Client{Transport: &http.Transport{Protocols: &protocols, DialContext: dial}}
 }
 
-// The deadline of a write must not end a stream that is quiet after it, and a server that shuts down ends streams.
+// The deadline of a write must not end a stream that is quiet after it, and a server that shuts
+// down ends streams.
 func TestQuietStreamsLiveOnUntilTheServerShutsDown(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -188,8 +190,8 @@ func TestTheDocumentHasEveryMemberOfConnect(t *testing.T) {
 		"the position of connect is not among %v", text)
 }
 
-// TestTheDashboard checks which requests reach the pages below /dashboard/, which have no data in them: all that name the node by a host
-// that it serves, with a token or without.
+// TestTheDashboard checks which requests reach the pages below /dashboard/, which have no data in
+// them: all that name the node by a host that it serves, with a token or without.
 func TestTheDashboard(t *testing.T) {
 	const reached = http.StatusTeapot
 	pages := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(reached) })

@@ -10,9 +10,11 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// codeboltEvents answers GET .../-/kvstore/ws with the changes of instances and their records over a WebSocket.
+// codeboltEvents answers GET .../-/kvstore/ws with the changes of instances and their records over
+// a WebSocket.
 //
-// The first follower of an actor makes it log them. That comes behind the handshake, so that no other request does it.
+// The first follower of an actor makes it log them. That comes behind the handshake, so that no
+// other request does it.
 func (x *exchange) codeboltEvents(t *target) {
 	x.Count(t.Type, serve.LabelWatch)
 	refusal := x.admitSocket(t)

@@ -11,17 +11,20 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// listenBatch is how many messages are received at a time: their locks run while they are written one after the other.
+// listenBatch is how many messages are received at a time: their locks run while they are written
+// one after the other.
 const listenBatch = 64
 
 // A listener is a worker that listens to a queue.
 //
 //  1. It never holds more than max messages that are neither settled nor free again.
-//  2. Nothing is received before everything received earlier is written, so that a worker that does not read locks nothing.
-//  3. What was received and could not be written is given back at once. What was written stays locked: the worker may be
-//     at it, whether its connection lasts or not.
+//  2. Nothing is received before everything received earlier is written, so that a worker that does
+//     not read locks nothing.
+//  3. What was received and could not be written is given back at once. What was written stays
+//     locked: the worker may be at it, whether its connection lasts or not.
 //
-// A worker that leaves while the node is taking a message out for it leaves that one locked until its lock ends.
+// A worker that leaves while the node is taking a message out for it leaves that one locked until
+// its lock ends.
 type listener struct {
 	x       *exchange
 	s       *serve.Stay
@@ -90,8 +93,8 @@ func (l *listener) params() *host.Error {
 	return fault
 }
 
-// next waits for messages, at most until a comment is due. While the worker holds all that it may, it waits until that
-// changes.
+// next waits for messages, at most until a comment is due. While the worker holds all that it may,
+// it waits until that changes.
 func (l *listener) next() ([]host.ReceivedMessage, *host.Error) {
 	if len(l.held) > 0 {
 		wait := time.Duration(0)
@@ -132,7 +135,8 @@ func (l *listener) receive(wait time.Duration) ([]host.ReceivedMessage, *host.Er
 	return out.Messages, fault
 }
 
-// write writes messages, or a comment if it is time for one, and reports whether the worker takes them.
+// write writes messages, or a comment if it is time for one, and reports whether the worker takes
+// them.
 func (l *listener) write(messages []host.ReceivedMessage) bool {
 	for i := range messages {
 		text, err := json.Marshal(&messages[i])

@@ -11,14 +11,15 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// FollowChanges is the method that Authorize is asked about, as Operate, when the changes of actors are followed: of all whose type, and
-// the beginning of whose key, are Type and Key.
+// FollowChanges is the method that Authorize is asked about, as Operate, when the changes of actors
+// are followed: of all whose type, and the beginning of whose key, are Type and Key.
 const FollowChanges = "changes.follow"
 
 // EventChanges is a changes.Record.
 const EventChanges = "changes"
 
-// liveChanges answers GET /-/changes with server-sent events: a record for each turn that changed something, as it becomes durable.
+// liveChanges answers GET /-/changes with server-sent events: a record for each turn that changed
+// something, as it becomes durable.
 func (x *exchange) liveChanges() {
 	asked := parameters(x.R.URL.Query()) // what of a malformed query can be read
 	q := changes.Query{Prefix: asked["prefix"]}
@@ -60,12 +61,13 @@ func (x *exchange) liveChanges() {
 
 // A liveFeed is a node that tells of changes.
 type liveFeed interface {
-	// BeginChanges begins to follow changes. What it returns has to be called once: it calls f for the changes since then, as
-	// changes.Feed does.
+	// BeginChanges begins to follow changes. What it returns has to be called once: it calls f for
+	// the changes since then, as changes.Feed does.
 	BeginChanges(q changes.Query) (tell func(ctx context.Context, f func(*changes.Record) error) error, err error)
 }
 
-// follow answers with server-sent events: tell is called once and calls its function for each, until one side ends.
+// follow answers with server-sent events: tell is called once and calls its function for each,
+// until one side ends.
 func follow[T any](x *exchange, s *serve.Stay, tell func(context.Context, func(T) error) error, appendEvent func([]byte, T) ([]byte, *host.Error)) {
 	out := x.stream()
 	out.Buf = append(out.Buf, '\n')

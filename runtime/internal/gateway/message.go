@@ -11,7 +11,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// maxID bounds the ids that clients give to their messages: the largest integer that every client can count to.
+// maxID bounds the ids that clients give to their messages: the largest integer that every client
+// can count to.
 const maxID = 1<<53 - 1
 
 // A message is what a client sends over a WebSocket: a connect message, or one request with an id.
@@ -43,7 +44,8 @@ type connectInput struct {
 	Life   string   `json:"life"`
 }
 
-// decodeMessage reads a message. With a fault other than serve.ErrNotJSON, the message's ID is set if it could be read.
+// decodeMessage reads a message. With a fault other than serve.ErrNotJSON, the message's ID is set
+// if it could be read.
 func decodeMessage(data []byte) (*message, *host.Error) {
 	m := new(message)
 	if fault := serve.DecodeJSON(data, m); fault != nil {
@@ -180,7 +182,8 @@ func appendReply(b []byte, id int64, r *host.Reply) []byte {
 	return append(b, '}')
 }
 
-// appendTrace adds to an answer, which is an object with members, the trace that it is of, unless that is "".
+// appendTrace adds to an answer, which is an object with members, the trace that it is of, unless
+// that is "".
 func appendTrace(b []byte, traceresponse string) []byte {
 	if traceresponse == "" {
 		return b
@@ -193,7 +196,8 @@ func appendDone(b []byte, id int64) []byte {
 	return append(strconv.AppendInt(append(b, `{"id":`...), id, 10), '}')
 }
 
-// appendFault appends the error that answers a request, or tells of a message without an id if that is 0.
+// appendFault appends the error that answers a request, or tells of a message without an id if that
+// is 0.
 func appendFault(b []byte, id int64, e *host.Error) []byte {
 	if b = append(b, '{'); id > 0 {
 		b = append(strconv.AppendInt(append(b, `"id":`...), id, 10), ',')
@@ -253,7 +257,8 @@ func appendItem(b []byte, id int64, item *host.ReadStreamItem) []byte {
 	return append(appendRaw(append(b, `,"value":`...), item.Value), '}')
 }
 
-// appendMissed appends that items of a stream are no longer kept, or not of the life that the client asked for.
+// appendMissed appends that items of a stream are no longer kept, or not of the life that the
+// client asked for.
 func appendMissed(b []byte, id int64, missed uint64, reset bool) []byte {
 	b = strconv.AppendInt(append(b, `{"stream":`...), id, 10)
 	return append(appendMissing(append(b, ','), missed, reset), '}')

@@ -48,7 +48,8 @@ func maskedFrame(text string) string {
 	return string([]byte{0x81, 0x80 | byte(len(text)), 0, 0, 0, 0}) + text
 }
 
-// A hall is a node that does nothing but answer calls with their input and hand events to its connections.
+// A hall is a node that does nothing but answer calls with their input and hand events to its
+// connections.
 type hall struct {
 	Node
 	mu    sync.Mutex
@@ -105,8 +106,8 @@ func said(n uint64, data string) host.EmittedEvent {
 	return host.EmittedEvent{Sequence: n, Version: n + 100, Name: "said", Time: time.Unix(1_000_000_000, 0), Data: []byte(data)}
 }
 
-// TestManyClientsOverTheNetwork lets many clients call and listen at once over loopback. Each must get exactly its own
-// answers and all events in order.
+// TestManyClientsOverTheNetwork lets many clients call and listen at once over loopback. Each must
+// get exactly its own answers and all events in order.
 func TestManyClientsOverTheNetwork(t *testing.T) {
 	const clients, calls, events = 40, 50, 100
 	h := new(hall)
@@ -167,8 +168,8 @@ func TestManyClientsOverTheNetwork(t *testing.T) {
 	same(t, g.front.Open(), 0)
 }
 
-// FuzzWhatAClientSends writes any bytes to a WebSocket that is connected. Whatever they are, the session ends when the
-// client is gone, without a panic, and the node is told once.
+// FuzzWhatAClientSends writes any bytes to a WebSocket that is connected. Whatever they are, the
+// session ends when the client is gone, without a panic, and the node is told once.
 func FuzzWhatAClientSends(f *testing.F) {
 	for _, text := range []string{`{"id":1,"call":"add"}`, `{"id":1,"follow":"x"}`, `{`} {
 		f.Add([]byte(maskedFrame(text)))

@@ -24,7 +24,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// An office is a node that shows what operators ask for, and keeps the last thing that it was asked. Without asked it panics.
+// An office is a node that shows what operators ask for, and keeps the last thing that it was
+// asked. Without asked it panics.
 type office struct {
 	*hosttest.Recorder
 	asked *string
@@ -131,7 +132,8 @@ func (o office) Top(q usage.TopQuery) (usage.Top, error) {
 	return usage.Top{}, nil
 }
 
-// What operators read is what they are asked about, and what the node is asked for. An answer that lasts ends with an event.
+// What operators read is what they are asked about, and what the node is asked for. An answer that
+// lasts ends with an event.
 func TestOperatorsReadWithinTheirScope(t *testing.T) {
 	asked, allowed := "", ""
 	g := newGateway(t, setup{Node: office{Recorder: failing(nil), asked: &asked}, Authorize: func(_ context.Context, r serve.AuthRequest) error {
@@ -156,7 +158,8 @@ func TestOperatorsReadWithinTheirScope(t *testing.T) {
 			"{Type:room Prefix:[a b] Exact:false Verb:queue.purge Since:" + never + " Until:" + never + " After:0 Before:5 Limit:3}", nil},
 		{"/actors/room/a/-/audit?after=4", nil, 200, `operate room["a"] audit.read`,
 			"{Type:room Prefix:[a] Exact:true Verb: Since:" + never + " Until:" + never + " After:4 Before:0 Limit:0}", nil},
-		// A client that comes back goes on where it was, also if the clock was set back since it came first.
+		// A client that comes back goes on where it was, also if the clock was set back since it
+		// came first.
 		{"/-/audit?type=room&since=2027-01-01T00:00:00Z", []string{sse, "Last-Event-ID: 6"}, 200, `operate room[] audit.list`,
 			"{Type:room Prefix:[] Exact:false Verb: Since:" + never + " Until:" + never + " After:6 Before:0 Limit:0}",
 			[]string{"id: 8\nevent: audit\ndata: {\"id\":8,", "event: cairn.bye"}},
@@ -252,7 +255,8 @@ func TestASearchOfTheAuditLogGoesOnThroughHeartbeats(t *testing.T) {
 	})
 }
 
-// A call of an operator reaches the node with its origin, and with the name that the hook gives the caller.
+// A call of an operator reaches the node with its origin, and with the name that the hook gives the
+// caller.
 func TestCallsOfOperatorsHaveAnOrigin(t *testing.T) {
 	var seen *audit.Origin
 	node := &hosttest.Recorder{Before: func(ctx context.Context, _ string, _ *host.Request) error {
@@ -296,8 +300,8 @@ func TestCallsOfOperatorsHaveAnOrigin(t *testing.T) {
 	errorIf(t, w.Code != 400 || e.Metadata["field"] != audit.Header, "%d %s", w.Code, w.Body)
 }
 
-// TestEveryRouteThatWritesHasAnOrigin walks the routes, and the methods of the table: what an operator may do by one of them has the
-// origin that the audit log needs.
+// TestEveryRouteThatWritesHasAnOrigin walks the routes, and the methods of the table: what an
+// operator may do by one of them has the origin that the audit log needs.
 func TestEveryRouteThatWritesHasAnOrigin(t *testing.T) {
 	asked, operated := 0, map[route]bool{}
 	var at route
@@ -336,7 +340,8 @@ func TestEveryRouteThatWritesHasAnOrigin(t *testing.T) {
 	}
 }
 
-// TestEveryAnswerNamesItsTrace asks for what the node answers without an actor, or refuses before it looks at one.
+// TestEveryAnswerNamesItsTrace asks for what the node answers without an actor, or refuses before
+// it looks at one.
 func TestEveryAnswerNamesItsTrace(t *testing.T) {
 	open, closed := setup{LoopbackOnly: true}, setup{Token: "secret"}
 	for _, c := range []struct {
@@ -383,7 +388,8 @@ func TestEveryAnswerNamesItsTrace(t *testing.T) {
 	}
 }
 
-// TestTheHTTPServerItselfNamesNoTrace holds docs/http.md to the list of answers that no handler is asked for. All else has a Traceresponse.
+// TestTheHTTPServerItselfNamesNoTrace holds docs/http.md to the list of answers that no handler is
+// asked for. All else has a Traceresponse.
 func TestTheHTTPServerItselfNamesNoTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := launch(t, newGateway(t, setup{Node: failing(nil)}))

@@ -56,23 +56,24 @@ type target struct {
 	segments []string
 }
 
-// parseTarget reads the path of a request. The route is nowhere, without an error, if the path belongs to nothing.
+// parseTarget reads the path of a request. The route is nowhere, without an error, if the path
+// belongs to nothing.
 //
-// An actor's paths are /actors/{type}/{key parts...}/-/{what}. Segments are percent-encoded. Clients and proxies rewrite
-// some paths: browsers resolve %2E%2E as "..", and proxies turn %2D into "-". So some key parts need a second escape: a part
-// that is empty, ".", ".." or "-", or that begins with "~", is sent with a "~" in front. Every key has a path that survives.
-// The rules:
+// An actor's paths are /actors/{type}/{key parts...}/-/{what}. Segments are percent-encoded.
+// Clients and proxies rewrite some paths: browsers resolve %2E%2E as "..", and proxies turn %2D
+// into "-". So some key parts need a second escape: a part that is empty, ".", ".." or "-", or that
+// begins with "~", is sent with a "~" in front. Every key has a path that survives. The rules:
 //
 //  1. The first segment after the type that is exactly "-" as sent ends the key.
 //  2. Segments "", "." and ".." are refused: a proxy on the way would change or remove them.
-//  3. A segment that begins with "~", once percent-decoded, is one of "~", "~.", "~..", "~-" or begins with "~~";
-//     anything else is refused, so that no key has a second path by accident.
+//  3. A segment that begins with "~", once percent-decoded, is one of "~", "~.", "~..", "~-" or
+//     begins with "~~"; anything else is refused, so that no key has a second path by accident.
 //  4. Percent-encoded forms of "." and "-" that arrive as sent mean the parts "." and "-".
 //
 // net/http's ServeMux is not used because it redirects paths that it thinks unclean.
 func parseTarget(u *url.URL) (target, *host.Error) {
-	// If RawPath is empty, the path has only one encoding, and Path holds its segments. If middleware changed Path and left
-	// RawPath, Path counts, as in net/url.
+	// If RawPath is empty, the path has only one encoding, and Path holds its segments. If
+	// middleware changed Path and left RawPath, Path counts, as in net/url.
 	path, encoded := u.Path, false
 	if u.RawPath != "" {
 		if p, err := url.PathUnescape(u.RawPath); err == nil && p == u.Path {
@@ -232,7 +233,8 @@ func parseCell(rest string, encoded bool) (target, *host.Error) {
 	return t, nil
 }
 
-// segments decodes the segments of a path of another product, which has no other escapes than those of URLs.
+// segments decodes the segments of a path of another product, which has no other escapes than those
+// of URLs.
 func segments(path string, encoded bool) (list []string, fault *host.Error) {
 	for raw := range strings.SplitSeq(path, "/") {
 		s := raw

@@ -25,8 +25,9 @@ type parameters url.Values
 // lists are the parameters that may be given several times.
 var lists = []string{"prefix", "events", "names", "key", "where"}
 
-// params reads the query parameters. It refuses names that are not known: a typing error in an optional parameter would
-// otherwise go unnoticed. It refuses a parameter that is given twice, except lists.
+// params reads the query parameters. It refuses names that are not known: a typing error in an
+// optional parameter would otherwise go unnoticed. It refuses a parameter that is given twice,
+// except lists.
 func (x *exchange) params(known ...string) (parameters, *host.Error) {
 	if x.R.URL.RawQuery == "" {
 		return nil, nil
@@ -62,8 +63,9 @@ func wrong(name, format string, args ...any) *host.Error {
 	return host.Errorf(host.InvalidArgument, format, args...).With("field", strings.ToValidUTF8(name, "\uFFFD"))
 }
 
-// about adds to an error of the node the parameter, header or member of which it complains. The node, which does not know
-// how the request was made, has put the value under key into the metadata.
+// about adds to an error of the node the parameter, header or member of which it complains. The
+// node, which does not know how the request was made, has put the value under key into the
+// metadata.
 func about(e *host.Error, key, name string) *host.Error {
 	if e.Code == host.InvalidArgument && e.Metadata[key] != "" && e.Metadata["field"] == "" {
 		return e.With("field", name)
@@ -157,8 +159,8 @@ func (x *exchange) destroy(t *target) {
 	x.Begin(http.StatusNoContent)
 }
 
-// shown is a status as the caller may read it: the error that an actor failed with is for operators, as it is in dead
-// letters.
+// shown is a status as the caller may read it: the error that an actor failed with is for
+// operators, as it is in dead letters.
 func (x *exchange) shown(ctx context.Context, st host.Status) host.Status {
 	if st.Key == nil {
 		st.Key = []string{} // in JSON no null
@@ -259,8 +261,8 @@ func (x *exchange) keys(t *target) {
 	x.JSON(http.StatusOK, out)
 }
 
-// decodeKey reads a key in base64, in either alphabet and with or without padding, so that both "next" and the "key" of
-// an entry can be continued from.
+// decodeKey reads a key in base64, in either alphabet and with or without padding, so that both
+// "next" and the "key" of an entry can be continued from.
 func decodeKey(s string) ([]byte, *host.Error) {
 	s = strings.TrimRight(strings.NewReplacer("+", "-", "/", "_").Replace(s), "=")
 	key, err := base64.RawURLEncoding.DecodeString(s)

@@ -93,8 +93,8 @@ func errorOf(t testing.TB, w *httptest.ResponseRecorder) *host.Error {
 	return e
 }
 
-// A pipeListener accepts connections that exist only in memory, so that servers run in a synctest bubble. A pipe has no
-// buffer: what the other side does not read blocks.
+// A pipeListener accepts connections that exist only in memory, so that servers run in a synctest
+// bubble. A pipe has no buffer: what the other side does not read blocks.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}

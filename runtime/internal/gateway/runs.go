@@ -9,7 +9,8 @@ import (
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
-// ListRuns is the AuthRequest.Method of requests for the workflow runs that are paused or have failed.
+// ListRuns is the AuthRequest.Method of requests for the workflow runs that are paused or have
+// failed.
 const ListRuns = "workflow.list"
 
 // runs answers GET /workflows.

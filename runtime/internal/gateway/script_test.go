@@ -31,8 +31,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/node/nodetest"
 )
 
-// Each file of testdata holds scenarios: exchanges with a gateway in front of rooms, and the results. See
-// testdata/README.md. `go test -run Scripts -rewrite ./runtime/internal/gateway` writes the results anew.
+// Each file of testdata holds scenarios: exchanges with a gateway in front of rooms, and the
+// results. See testdata/README.md. `go test -run Scripts -rewrite ./runtime/internal/gateway`
+// writes the results anew.
 
 func TestRequestScripts(t *testing.T)    { runScripts(t, "requests") }
 func TestAccessScripts(t *testing.T)     { runScripts(t, "access") }
@@ -186,7 +187,8 @@ func (s *scene) print(result string) {
 	}
 }
 
-// arrange puts replies first, in the order of their ids: they and events come from several goroutines. Nothing passes a bye.
+// arrange puts replies first, in the order of their ids: they and events come from several
+// goroutines. Nothing passes a bye.
 func arrange(heard []string) {
 	if i := slices.IndexFunc(heard, func(line string) bool { return strings.HasPrefix(line, `{"bye"`) }); i >= 0 {
 		arrange(heard[i+1:])
@@ -511,7 +513,8 @@ func unhex(t *testing.T, text string) string {
 	return text
 }
 
-// parts splits "METHOD PATH BODY ;; Header: value ;; Header: value". A body that begins with "hex:" is in hexadecimal.
+// parts splits "METHOD PATH BODY ;; Header: value ;; Header: value". A body that begins with "hex:"
+// is in hexadecimal.
 func parts(t *testing.T, line string) (method, path, body string, headers []string) {
 	all := strings.Split(line, " ;; ")
 	w := strings.SplitN(all[0], " ", 3)
@@ -563,7 +566,8 @@ func (s *scene) request(line string) string {
 	return heading(w.Code, w.Header()) + " " + string(text)
 }
 
-// open sends a request over a connection, or opens a WebSocket, and prints what comes until the end.
+// open sends a request over a connection, or opens a WebSocket, and prints what comes until the
+// end.
 func (s *scene) open(name, line string) {
 	method, path, body, headers := parts(s.t, line)
 	c := &client{name: name, conn: s.l.dial()}

@@ -18,13 +18,15 @@ const ConnectTimeout = 10 * time.Second
 
 // A session is a client that is connected to an actor over a WebSocket.
 //
-//  1. One goroutine reads messages, one waits for events and writes them, and each call in flight and each stream that is
-//     followed has its own. Whatever they write goes through the socket.
-//  2. Calls and changes of subscriptions run in the order in which the client sent them: see serve.Line. A subscription is in
-//     effect, or given up, for everything that the client sent after it.
-//  3. A call's id and its place among those in flight are free before its answer can reach the client.
-//  4. When the session ends, the node is told once, after the last call has returned: that the client closed its end, or
-//     that it was lost and may come back.
+//  1. One goroutine reads messages, one waits for events and writes them, and each call in flight
+//     and each stream that is followed has its own. Whatever they write goes through the socket.
+//  2. Calls and changes of subscriptions run in the order in which the client sent them: see
+//     serve.Line. A subscription is in effect, or given up, for everything that the client sent
+//     after it.
+//  3. A call's id and its place among those in flight are free before its answer can reach the
+//     client.
+//  4. When the session ends, the node is told once, after the last call has returned: that the
+//     client closed its end, or that it was lost and may come back.
 type session struct {
 	g       *Gateway
 	address host.Address
@@ -36,8 +38,8 @@ type session struct {
 	stay    *serve.Stay
 	conn    host.LiveConnection
 
-	// life is the context of calls. The stay's, which ends earlier when the gateway shuts down, is that of everything
-	// that waits.
+	// life is the context of calls. The stay's, which ends earlier when the gateway shuts down, is
+	// that of everything that waits.
 	life  context.Context
 	end   context.CancelFunc // of life
 	tasks sync.WaitGroup
@@ -97,7 +99,8 @@ func (c *session) bye(e *host.Error, code websocket.StatusCode) {
 	c.socket.Farewell(appendBye(nil, e), code, string(e.Code))
 }
 
-// connect reads the first message and connects. On failure it tells the client why and returns false.
+// connect reads the first message and connects. On failure it tells the client why and returns
+// false.
 func (c *session) connect() bool {
 	defer c.guard()
 	fail := func(e *host.Error) bool {
@@ -135,7 +138,8 @@ func (c *session) connect() bool {
 	return true
 }
 
-// read handles the client's messages until the connection ends. It reports whether the client may come back.
+// read handles the client's messages until the connection ends. It reports whether the client may
+// come back.
 func (c *session) read() (lost bool) {
 	for {
 		c.socket.Wait() // a client that does not read its replies gets no more of them
@@ -165,8 +169,9 @@ func (c *session) free(m *message) {
 	m.held = 0
 }
 
-// next reads a message, which the caller frees. A code other than 0 means that there is none and no next one either:
-// serve.NoMessage if the client is gone, or the one to close with. A fault without a code leaves the session in order.
+// next reads a message, which the caller frees. A code other than 0 means that there is none and no
+// next one either: serve.NoMessage if the client is gone, or the one to close with. A fault without
+// a code leaves the session in order.
 func (c *session) next() (*message, *host.Error, websocket.StatusCode) {
 	var m *message
 	held, fault, code := c.socket.Next(func(data []byte) (fault *host.Error) {
@@ -190,7 +195,8 @@ func (c *session) send(payload []byte) {
 	}
 }
 
-// errTooSlow is what a client is told that does not read what is sent to it, if it then reads at all. It may come back.
+// errTooSlow is what a client is told that does not read what is sent to it, if it then reads at
+// all. It may come back.
 var errTooSlow = host.Errorf(host.Overloaded, "the client is too slow: it does not read what is sent to it").Retry()
 
 // pump waits for events and writes them, and ends the session when there can be no more of them.

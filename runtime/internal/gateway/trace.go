@@ -12,8 +12,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// beginTrace finds out which trace a request for an actor is part of, and tells the client, whatever the answer will be. Its context and
-// traceparent tell what the request causes. The exchange itself tells of a trace if there is none here.
+// beginTrace finds out which trace a request for an actor is part of, and tells the client,
+// whatever the answer will be. Its context and traceparent tell what the request causes. The
+// exchange itself tells of a trace if there is none here.
 func (x *exchange) beginTrace(t *target) {
 	x.cause = x.Cause()
 	x.span = x.cause
@@ -54,7 +55,8 @@ func (g *Gateway) end(h *hop, a host.Address, method string, err error) {
 	}
 }
 
-// told returns the trace that the client is told, as traceresponse has it: if it is recorded, or the client has sent one. Else it is "".
+// told returns the trace that the client is told, as traceresponse has it: if it is recorded, or
+// the client has sent one. Else it is "".
 func (h *hop) told() string {
 	if h.span == h.cause || !h.span.Sampled() && h.cause.IsZero() {
 		return ""
@@ -76,7 +78,8 @@ func (x *exchange) endTrace() {
 // EventSpan is a span that has ended. Data: a trace.Span.
 const EventSpan = "span"
 
-// traces answers with spans of the actor: as an OTLP document, or as server-sent events each span that ends from now on.
+// traces answers with spans of the actor: as an OTLP document, or as server-sent events each span
+// that ends from now on.
 func (x *exchange) traces(t *target) {
 	x.Count(t.Type, serve.LabelBuiltin)
 	ctx, cancel := x.limited()
@@ -140,8 +143,9 @@ func (x *exchange) tracesFollowed(in *trace.ReadInput, more ...string) (paramete
 	return p, fault
 }
 
-// followTraces answers with server-sent events: a span each, as they end. A client that reads slowly misses spans, and is told how many.
-// The id of the stream is the life of the actor, so a client that comes back does not follow a successor.
+// followTraces answers with server-sent events: a span each, as they end. A client that reads
+// slowly misses spans, and is told how many. The id of the stream is the life of the actor, so a
+// client that comes back does not follow a successor.
 func (x *exchange) followTraces(t *target, in trace.FollowInput) {
 	s, fault := x.Front.Admit(x.R.Context(), serve.EventStream)
 	if fault != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// ListUsage is the AuthRequest.Method of requests for the usage of all actors whose type, and the beginning of whose key, are Type and
-// Key. A hook that compares whole keys thus never opens the actors below a key.
+// ListUsage is the AuthRequest.Method of requests for the usage of all actors whose type, and the
+// beginning of whose key, are Type and Key. A hook that compares whole keys thus never opens the
+// actors below a key.
 const ListUsage = "usage.list"
 
 // usage answers GET /-/usage.

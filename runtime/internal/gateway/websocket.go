@@ -14,15 +14,17 @@ import (
 const (
 	// Subprotocol names what is spoken over WebSockets; docs/websocket.md describes it.
 	Subprotocol = "cairn.v1"
-	// tokenProtocol begins the subprotocol that carries the bearer token of a browser, which cannot set headers.
+	// tokenProtocol begins the subprotocol that carries the bearer token of a browser, which cannot
+	// set headers.
 	tokenProtocol = "cairn.token."
 )
 
 // websocket answers GET .../-/connect with a WebSocket.
 //
-// What is wrong with the request itself, and a page of a foreign origin, is answered as over HTTP. A client that may not
-// connect, and one that comes at a bad time, gets its WebSocket and is told there: of a handshake that failed, browsers
-// show their pages neither status nor body, so that a page could not tell whether to come back.
+// What is wrong with the request itself, and a page of a foreign origin, is answered as over HTTP.
+// A client that may not connect, and one that comes at a bad time, gets its WebSocket and is told
+// there: of a handshake that failed, browsers show their pages neither status nor body, so that a
+// page could not tell whether to come back.
 func (x *exchange) websocket(t *target) {
 	x.Count(t.Type, serve.LabelConnect)
 	refusal := x.admitSocket(t)
@@ -49,7 +51,8 @@ func (x *exchange) websocket(t *target) {
 		return
 	}
 	x.Uncounted = true // the session counts itself
-	// Two contexts without a parent in common that can end: each child of one costs memory for as long as it lives.
+	// Two contexts without a parent in common that can end: each child of one costs memory for as
+	// long as it lives.
 	base := context.WithoutCancel(x.R.Context())
 	c.life, c.end = context.WithCancel(base)
 	if refusal == nil {
@@ -59,8 +62,9 @@ func (x *exchange) websocket(t *target) {
 	case refusal != nil:
 		c.refuse(refusal)
 	case c.connect():
-		// What follows has a goroutine with a stack of its own. That of the request, which connecting made large, goes back
-		// with net/http's buffers: they would be most of what an idle WebSocket costs.
+		// What follows has a goroutine with a stack of its own. That of the request, which
+		// connecting made large, goes back with net/http's buffers: they would be most of what an
+		// idle WebSocket costs.
 		go c.serve()
 	default:
 		c.socket.Discard()
@@ -70,8 +74,8 @@ func (x *exchange) websocket(t *target) {
 	}
 }
 
-// takeToken makes a bearer token that came as a subprotocol the Authorization header, so that everything after it sees the
-// same as of other clients. A header that is there has precedence.
+// takeToken makes a bearer token that came as a subprotocol the Authorization header, so that
+// everything after it sees the same as of other clients. A header that is there has precedence.
 func (x *exchange) takeToken() *host.Error {
 	const name = "Sec-Websocket-Protocol"
 	var offered []string

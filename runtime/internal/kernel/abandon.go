@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
-// teardown gives up the core after a crash or a failed commit; the next work rebuilds the actor from the store.
+// teardown gives up the core after a crash or a failed commit; the next work rebuilds it.
 func (a *Actor) teardown(c *Core) {
 	c.Commit() // the turns that succeeded, and the answer of the one that did not
 	c.drop(fault.Unavailable("the actor was restarted"))
@@ -31,9 +31,10 @@ func (a *Actor) teardown(c *Core) {
 	}
 }
 
-// AbandonTurn takes the actor away from the goroutine that runs it: if that still runs turn only, or whatever it runs if only
-// is nil. It answers what the goroutine was doing, and returns the handler that was running, or "". The work that waits is
-// answered too if the node is going away, else it is run anew.
+// AbandonTurn takes the actor away from the goroutine that runs it: if that still runs turn only,
+// or whatever it runs if only is nil. It answers what the goroutine was doing, and returns the
+// handler that was running, or "". The work that waits is answered too if the node is going away,
+// else it is run anew.
 func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 	a.Mu.Lock()
 	t := only
@@ -96,8 +97,8 @@ func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 	return handler
 }
 
-// answer reports why the actor could not be woken to the caller that waits for w. That it is not there is news as well, which
-// waits at the gate for the commit that removed it.
+// answer reports why the actor could not be woken to the caller that waits for w. That it is not
+// there is news as well, which waits at the gate for the commit that removed it.
 func (a *Actor) answer(w *Work, err error) { a.tell(w, a.Kernel.Public(a, w, err)) }
 
 // tell ends work without a turn of its own, when the commits before it are durable.

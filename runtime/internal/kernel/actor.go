@@ -27,22 +27,23 @@ var (
 	ErrAbandoned = errors.New("kernel: turn was abandoned")
 )
 
-// An Actor is an actor's place in memory: its mailbox, what queries read, and, while it is awake, its core. It is
-// made by the first work for an address and leaves memory when the actor sleeps.
+// An Actor is an actor's place in memory: its mailbox, what queries read, and, while it is awake,
+// its core. It is made by the first work for an address and leaves memory when the actor sleeps.
 //
 // Invariants:
-//  1. The core is used only by the goroutine that runs the actor, which is the one whose epoch is current. An Actor
-//     that is abandoned gets a new epoch, so that the goroutine of a handler that will not return finds that it owns
-//     nothing.
-//  2. The current view is the last commit that was applied. It may be ahead of the disk; the gate says how far the disk is. Both are
-//     counted in commits and not in versions, because versions begin anew when the actor is destroyed and made again.
+//  1. The core is used only by the goroutine that runs the actor, which is the one whose epoch is
+//     current. An Actor that is abandoned gets a new epoch, so that the goroutine of a handler that
+//     will not return finds that it owns nothing.
+//  2. The current view is the last commit that was applied. It may be ahead of the disk; the gate
+//     says how far the disk is. Both are counted in commits and not in versions, because versions
+//     begin anew when the actor is destroyed and made again.
 //  3. gone is set once, with an empty mailbox and no commit pending; from then on enqueue refuses.
 type Actor struct {
 	Kernel  *Kernel
 	Type    *Type
 	Address host.Address
 	Key     string
-	// Remains is the id of a destroyed actor, of which this is what is left; zero for the actor of the address.
+	// Remains is the id of a destroyed actor, of which this is the rest; zero if it is none.
 	Remains  keyspace.ActorID
 	Attached attach.List // residents
 	Spans    span.Sink   // nil if nothing is recorded
@@ -88,8 +89,9 @@ func (a *Actor) Left() bool { return !a.Remains.IsZero() }
 // String names the actor: type/part/part.
 func (a *Actor) String() string { return address.Format(a.Address) }
 
-// Enqueue adds work to the mailbox and starts a goroutine if nobody runs the actor. The error is errGone, or an *Error
-// with code Overloaded when the mailbox is full; only calls and deliveries are refused.
+// Enqueue adds work to the mailbox and starts a goroutine if nobody runs the actor. The error is
+// errGone, or an *Error with code Overloaded when the mailbox is full; only calls and deliveries
+// are refused.
 func (a *Actor) Enqueue(w *Work) error {
 	job, err := a.Post(w)
 	if job.Actor != nil {
@@ -136,9 +138,7 @@ func (a *Actor) refuse(w *Work, bytes int64) error {
 	return nil
 }
 
-// Leave takes the Actor out of memory if nothing needs it.
-//
-// REQUIRES: a.mu, !a.running
+// Leave takes the Actor out of memory if nothing needs it. REQUIRES: a.mu, !a.running
 func (a *Actor) Leave() bool {
 	if a.gone || !a.Mailbox.Empty() || a.Pending.Load() > 0 || SizeOf(a.Core.Company()) > 0 || a.Busy() {
 		return false
@@ -160,18 +160,14 @@ func (a *Actor) Leave() bool {
 	return true
 }
 
-// yields lets what is attached leave memory; false if some of it must not.
-//
-// REQUIRES: a.mu
+// yields lets what is attached leave memory; false if some of it must not. REQUIRES: a.mu
 func (a *Actor) yields() bool {
 	ok := true
 	attach.Each(&a.Attached, func(r Resident) { ok = ok && r.Leave() })
 	return ok
 }
 
-// Busy reports whether something attached keeps the actor awake.
-//
-// REQUIRES: a.mu
+// Busy reports whether something attached keeps the actor awake. REQUIRES: a.mu
 func (a *Actor) Busy() (busy bool) {
 	attach.Each(&a.Attached, func(r Resident) { busy = busy || r.Busy() })
 	return busy
@@ -195,7 +191,7 @@ func SizeOf(k Company) int {
 // Lost tells what is attached that the actor's core was lost.
 func (a *Actor) Lost() { attach.Each(&a.Attached, Survivor.Lost) }
 
-// settled counts a commit off that is durable, or will never be. It is called by the gate and does not block.
+// settled counts a commit off that is durable, or will never be. The gate calls it.
 func (a *Actor) settled() {
 	if a.Pending.Add(-1) == 0 && a.Vacant.Load() {
 		a.Kernel.Go(a.Vacate)

@@ -21,7 +21,8 @@ func (s *Kernel) CallFrom(ctx context.Context, r *host.Request, from *Caller) (h
 	return s.Router.Route(ctx, r, from)
 }
 
-// CallTurn has an actor run a request as a turn; j says which, and span is that of the call. existing: it does not create the actor.
+// CallTurn has an actor run a request as a turn; j says which, and span is that of the call.
+// existing: it does not create the actor.
 func (s *Kernel) CallTurn(ctx context.Context, t *Type, r *host.Request, from *Caller, span host.Span, j Call, existing bool) (host.Reply, error) {
 	if len(r.IdempotencyKey) > maxIdempotencyKey {
 		return host.Reply{}, host.OverLimit("idempotency key bytes", maxIdempotencyKey, int64(len(r.IdempotencyKey)))
@@ -40,7 +41,7 @@ func (s *Kernel) CallTurn(ctx context.Context, t *Type, r *host.Request, from *C
 	return reply, nil
 }
 
-// Extend gives w its place in the chain of calls, and lets the turn that makes the call commit what came before it.
+// Extend is place that also commits the turns before the one that makes the call.
 func (from *Caller) Extend(ctx context.Context, w *Work) error {
 	if from == nil {
 		return nil
@@ -68,7 +69,7 @@ func (s *Kernel) Destroy(ctx context.Context, a host.Address) error {
 	return s.DestroyFrom(ctx, a, CallerOf(ctx))
 }
 
-// DestroyFrom destroys the actor at addr for a caller; from is nil if no turn or query makes the call.
+// DestroyFrom destroys the actor at addr; from is nil if no turn or query makes the call.
 func (s *Kernel) DestroyFrom(ctx context.Context, addr host.Address, from *Caller) error {
 	t, err := s.StoredTypeOf(addr)
 	if err != nil {
@@ -96,8 +97,8 @@ func (s *Kernel) do(ctx context.Context, t *Type, addr host.Address, w *Work, fr
 	return a, w.Err
 }
 
-// Post puts work into an actor's mailbox, making the Actor if needed. from is the turn or query that waits for the work;
-// nil if none does.
+// Post puts work into an actor's mailbox, making the Actor if needed. from is the turn or query
+// that waits for the work; nil if none does.
 func (s *Kernel) Post(t *Type, addr host.Address, w *Work, from *Caller) (*Actor, error) {
 	for {
 		a := s.ActorAt(t, addr)

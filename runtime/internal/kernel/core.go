@@ -38,13 +38,13 @@ type Core struct {
 	joint joint
 	// Broken: the core must not be used; the actor is rebuilt from the store.
 	Broken bool
-	// Refused: a commit failed; what the write set holds was answered as undone and must never be committed.
+	// Refused: a commit failed. The write set was answered as undone: it must not be committed.
 	Refused bool
 	// Ended: the actor is destroyed by the commit under way.
 	Ended bool
-	// Bare: the core has neither state nor code; it serves operators, and to destroy an actor that does not wake.
+	// Bare: the core has no state and no code. It serves operators.
 	Bare bool
-	// Quiet: the actor is paused and was loaded for queries and the like; its wake hook has not run.
+	// Quiet: the actor is paused and was loaded for queries; its wake hook has not run.
 	Quiet  bool
 	asleep atomic.Bool // the actor has left memory in order, and not in a crash
 	// streak counts the work done since the actor last rested for a while, or let others run.
@@ -66,7 +66,7 @@ func (c *Core) Company() Company {
 	return attach.Get[Company](&c.Attached)
 }
 
-// close gives up what the core holds. It is called once, by the goroutine that runs the actor or while none does.
+// close gives up what the core holds, once: by the actor's goroutine or while none runs.
 func (c *Core) close() {
 	c.Attached.Ended.Store(true)
 	attach.Each(&c.Attached, func(f Facet) { _ = c.Actor.contain("Close", f, func() { f.Close(c) }) }) // what panics is logged
@@ -79,7 +79,7 @@ type joint uint8
 const (
 	// single: each turn is undone alone.
 	single joint = iota
-	// creating: the actor comes into being in the turn under way, which goes or stays with the call that caused it.
+	// creating: the turn under way makes the actor, and stays or goes with the call behind it.
 	creating
 	// rising: the actor is being prepared and woken, in turns that are undone together.
 	rising

@@ -40,8 +40,8 @@ func (destroying) Run(c *Core, w *Work) {
 	c.Respond(w, nil, err)
 }
 
-// sealDestroy turns a turn that destroys its actor into writes. What parts say stays under the old id until it is done,
-// and is taken up when the actor is gone, as it would be by a start of the node.
+// sealDestroy turns a turn that destroys its actor into writes. What parts say stays under the old
+// id until it is done. It is taken up when the actor is gone, as by a start of the node.
 func (c *Core) sealDestroy(t *Turn) error {
 	a := c.Actor
 	if a.Left() {

@@ -12,10 +12,8 @@ func (s *Kernel) Find(a host.Address) *Actor {
 	return s.actors.Find(address.Append(buf[:0], a))
 }
 
-// ActorAt returns the Actor of an address. If the Actor is not in memory, ActorAt makes it, not awake. The result is nil
-// after the kernel has closed.
-//
-// REQUIRES: the address was checked.
+// ActorAt returns the Actor of an address. If the Actor is not in memory, ActorAt makes it, not
+// awake. The result is nil after the kernel has closed. REQUIRES: the address was checked.
 func (s *Kernel) ActorAt(t *Type, addr host.Address) *Actor {
 	var buf [128]byte
 	return s.actors.FindOrMake(address.Append(buf[:0], addr), func(key string) *Actor { return newActor(s, t, addr, key) })

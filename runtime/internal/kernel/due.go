@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
-// fire puts a due row into its actor's mailbox, or drops a row whose actor is gone. It returns the address of an actor that
-// is paused, for which the row must wait.
+// fire puts a due row into its actor's mailbox, or drops a row whose actor is gone. It returns the
+// address of an actor that is paused, for which the row must wait.
 func (s *Kernel) fire(f *clock.Firing) (posted bool, paused *host.Address, err error) {
 	row := &f.Row
 	ident, _, ok, err := s.Store.Identity(row.ID)

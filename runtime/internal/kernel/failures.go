@@ -27,7 +27,8 @@ func (a *Actor) failed(public *host.Error, cause error) {
 // resting returns the error for an actor that must not be tried yet, or nil.
 func (a *Actor) resting() error { return a.Kernel.Failures.Blocked(a.Key, a) }
 
-// Recovered forgets the failures of an actor, which may be tried at once. It reports whether the actor had failed.
+// Recovered forgets the failures of an actor, which may be tried at once. It reports whether the
+// actor had failed.
 func (s *Kernel) Recovered(key string) bool {
 	had := s.Failures.Forget(key)
 	if had {

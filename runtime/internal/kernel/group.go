@@ -15,15 +15,15 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/view"
 )
 
-// A commit is shared by at most so many turns, about so many bytes and turns that took about so long, which bounds how
-// long the first reply waits for the last turn.
+// A commit is shared by at most so many turns, about so many bytes and turns that took about so
+// long, which bounds how long the first reply waits for the last turn.
 const (
 	MaxGroupTurns = 256
 	MaxGroupBytes = 1 << 20
 	MaxGroupTime  = 5 * time.Millisecond
 )
 
-// A Group is the turns that share one commit, and what leaves the actor when that commit is durable.
+// A Group is the turns that share one commit, and what leaves the actor when it is durable.
 type Group struct {
 	a       *Actor
 	Turns   int
@@ -108,8 +108,8 @@ func (c *Core) undo(m *mark) {
 	c.forget()
 }
 
-// forget has everything that remembers rows of the actor drop what was undone. If something panics, it may remember what is
-// not so: the actor is rebuilt.
+// forget has everything that remembers rows of the actor drop what was undone. If something panics,
+// it may remember what is not so: the actor is rebuilt.
 func (c *Core) forget() {
 	now := c.Rows.Version()
 	attach.Each(&c.Attached, func(f Facet) {
@@ -122,8 +122,9 @@ func (c *Core) forget() {
 // Commit commits the group and begins a new one. Results leave when the commit is durable.
 func (c *Core) Commit() { c.commitGroup(nil) }
 
-// commitGroup commits what the group holds: everything, or what it held at open, which the commit makes a mark of the new
-// group. The store may decline to divide the write set there, which leaves the group as it is.
+// commitGroup commits what the group holds: everything, or what it held at open, which the commit
+// makes a mark of the new group. The store may decline to divide the write set there, which leaves
+// the group as it is.
 func (c *Core) commitGroup(open *mark) {
 	g := c.Group
 	g.results = c.held.Take()
@@ -194,13 +195,14 @@ func (c *Core) view(version engine.Version, commit uint64, stored []byte) *view.
 	return &view.View{Version: version, Commit: commit, Stored: stored, ID: c.ID, Of: &c.Attached, Store: c.Actor.Kernel.Store}
 }
 
-// ensureView gives queries a view of an awake actor that lost it when an earlier goroutine gave the actor up.
+// ensureView gives queries a view of an awake actor that an earlier goroutine gave up.
 func (c *Core) ensureView() { c.Actor.EnsureView(c.view(c.space.Head().Version, 0, c.stored)) }
 
 // flush commits the turns before the open one, which began at open.
-// Turns collect what they emit and send in themselves until they succeed, so the group holds nothing of the open one.
-// The turn that creates an actor has no turns before it, and must stay undoable together with the call that caused it; so
-// has and must the one that migrates it, together with its wake hook.
+// Turns collect what they emit and send in themselves until they succeed, so the group holds
+// nothing of the open one. The turn that creates an actor has no turns before it, and must stay
+// undoable together with the call that caused it; so has and must the one that migrates it,
+// together with its wake hook.
 func (c *Core) flush(open *mark) {
 	if c.joint != single || !c.Holds() && !open.changed {
 		return
@@ -271,7 +273,7 @@ func (s *Kernel) Public(a *Actor, w *Work, err error) *host.Error {
 	return e
 }
 
-// Explained is Public that also returns what operators read: the error itself, where callers learn its id only.
+// Explained is Public that also returns the error for operators, of which callers get an id only.
 func (s *Kernel) Explained(a *Actor, w *Work, err error) (e *host.Error, reason string) {
 	t := w.Job.Traits(a)
 	return s.TurnError(a.Address, t.Kind, t.Name, err, w.Span.Attrs()...)

@@ -27,9 +27,10 @@ func (c *Core) remember(t *Turn, out []byte) error {
 	return err
 }
 
-// unburdens reports whether the reply of a turn is kept though the actor's quota is used up: the turn is an operator's verb,
-// or it made the actor smaller. Otherwise nobody could make room in a full actor with an idempotency key. A caller cannot
-// fill the store this way, because each such reply costs bytes that the actor cannot get again while it is full.
+// unburdens reports whether the reply of a turn is kept though the actor's quota is used up: the
+// turn is an operator's verb, or it made the actor smaller. Otherwise nobody could make room in a
+// full actor with an idempotency key. A caller cannot fill the store this way, because each such
+// reply costs bytes that the actor cannot get again while it is full.
 func (c *Core) unburdens(t *Turn) bool {
 	b := t.Work.Builtin
 	return b != nil && b.operators(c.Actor.Type) || c.Rows.Size() < t.mark.at.Size()

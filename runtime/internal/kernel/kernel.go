@@ -36,11 +36,11 @@ import (
 // A Kernel hosts actors over one store.
 //
 // Invariants:
-//  1. Per address there is at most one live Actor, and per Actor at most one goroutine runs handlers.
-//  2. Nothing that a turn caused leaves before the commit of that turn is durable: replies, events, messages, changes.
+//  1. An address has at most one live Actor, and an Actor one goroutine that runs handlers.
+//  2. Replies, events, messages and changes of a turn leave when its commit is durable.
 //  3. A turn that fails leaves no trace in the store, in memory, or outside.
-//  4. Every goroutine that the kernel starts is waited for by Close, except handlers that ignore their deadline;
-//     those are named in the log.
+//  4. Close waits for every goroutine of the kernel, except handlers that ignore their deadline,
+//     which the log names.
 type Kernel struct {
 	Options options.Options
 	Store   *engine.Store
@@ -112,7 +112,7 @@ type Composition struct {
 	Turn func() *Turn
 }
 
-// New makes a Kernel with the parts given. Start begins to fire alarms and recovers pending messages.
+// New makes a Kernel with some parts. Start begins to fire alarms and recovers pending messages.
 func New(o options.Options, with Composition) (*Kernel, error) {
 	o.EnsureDefaults()
 	faults := []error{o.Validate()}
@@ -224,9 +224,9 @@ func (s *Kernel) Start() {
 	}
 }
 
-// Close drains: calls from outside are refused, turns that run and wait are finished until ctx ends, awake actors run
-// their sleep hooks, and every goroutine is waited for. What did not finish is not acknowledged. The error says what was
-// left behind. It does not close the store.
+// Close drains: calls from outside are refused, turns that run and wait are finished until ctx
+// ends, awake actors run their sleep hooks, and every goroutine is waited for. What did not finish
+// is not acknowledged. The error says what was left behind. It does not close the store.
 func (s *Kernel) Close(ctx context.Context) error {
 	if s.Draining.Swap(true) {
 		return nil
@@ -270,21 +270,21 @@ func (s *Kernel) endBroadcasts() {
 	}
 }
 
-// EndWaits ends the calls that wait for a message, a reply or an item; later calls do not wait. It is the first thing to do
-// before the gateways are closed, which wait for their calls.
+// EndWaits ends the calls that wait for a message, a reply or an item; later calls do not wait. It
+// is the first thing to do before the gateways are closed, which wait for their calls.
 func (s *Kernel) EndWaits() { s.endWaits() }
 
 // NoWaits is closed when calls must not wait.
 func (s *Kernel) NoWaits() <-chan struct{} { return s.waits.Done() }
 
-// Halt lets nothing be acknowledged from now on: what is not durable by now has no taker. Kill must follow.
+// Halt ends acknowledgements: results that are not durable by now get lost. Kill must follow.
 func (s *Kernel) Halt() {
 	s.EndWaits()
 	s.Draining.Store(true)
 	s.Killed.Store(true)
 }
 
-// Kill stops without draining, as a crash would: nothing that is not durable yet is acknowledged, no hook runs.
+// Kill stops as a crash would: it acknowledges nothing that is not durable, and runs no hook.
 func (s *Kernel) Kill() {
 	s.Halt()
 	s.end()
@@ -326,7 +326,7 @@ func (s *Kernel) Identity(addr host.Address) engine.Identity {
 	return engine.Identity{Namespace: s.Options.Namespace, Type: addr.Type, Key: addr.Key}
 }
 
-// Err returns why no turn can be committed now, as an *host.Error that may be shown to anyone, or nil.
+// Err returns why no turn can be committed now, as a *host.Error for all eyes, or nil.
 func (s *Kernel) Err() error {
 	if s.Draining.Load() {
 		return fault.Unavailable("the node is shutting down")
@@ -338,7 +338,7 @@ func (s *Kernel) Err() error {
 	return nil
 }
 
-// Now returns the time since the start, which is cheaper to read than the time, and no clock that is set changes it.
+// Now returns the time since the start. It is cheap to read, and does not follow the wall clock.
 func (s *Kernel) Now() time.Duration { return time.Since(s.Started) }
 
 // NewID makes the id of a new incarnation.

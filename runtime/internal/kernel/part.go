@@ -12,17 +12,19 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 )
 
-// A Part is one capability of actors. There is one value of each per node. It owns some kinds of keys and some kinds of
-// rows of the wake index, which no other part reads or writes. What it does besides, it says by implementing some of the
-// interfaces below; the kernel asks for them once, when the node starts. What it attaches may implement others.
+// A Part is one capability of actors. There is one value of each per node. It owns some kinds of
+// keys and some kinds of rows of the wake index, which no other part reads or writes. What it does
+// besides, it says by implementing some of the interfaces below; the kernel asks for them once,
+// when the node starts. What it attaches may implement others.
 //
-// What a part keeps with a type, an actor, an awake actor or a turn it attaches to that: see package attach.
+// What a part keeps with a type, an actor, an awake actor or a turn it attaches to that: see
+// package attach.
 type Part interface {
 	Name() string
 }
 
-// A Declarer looks at each actor type when the node starts: it attaches what it derives from the behavior, and refuses
-// what it cannot serve.
+// A Declarer looks at each actor type when the node starts: it attaches what it derives from the
+// behavior, and refuses what it cannot serve.
 type Declarer interface {
 	Declare(t *Type) error
 }
@@ -48,8 +50,8 @@ type Runner interface {
 type Opener interface {
 	// Open is called when the node is made.
 	Open(s *Kernel) error
-	// Close is called when neither turns nor queries run, except some that do not return. It does not wait
-	// longer for them than the grace of a turn. The error says what was left behind.
+	// Close is called when neither turns nor queries run, except some that do not return. It does
+	// not wait longer for them than the grace of a turn. The error says what was left behind.
 	Close(s *Kernel) error
 }
 
@@ -65,13 +67,13 @@ type Reviver interface {
 	Revive(s *Kernel)
 }
 
-// A Closer is told that the node has stopped in order, and not as in a crash. The store can still be written.
+// A Closer is told that the node has stopped in order. The store can still be written.
 type Closer interface{ Stopped(s *Kernel) }
 
 // A Broadcaster has clients that listen to actors, and keep none awake.
 type Broadcaster interface {
-	// Begin is called when the node is made, and End when it goes down, before actors that still run are given up. It does
-	// not block.
+	// Begin is called when the node is made, and End when it goes down, before actors that still
+	// run are given up. It does not block.
 	Begin(s *Kernel)
 	End()
 }
@@ -84,9 +86,10 @@ type Meter interface {
 // A Waker has rows in the wake index.
 type Waker interface {
 	Kinds() []keyspace.WakeKind
-	// Due makes the work for a row whose time has come, of an actor that is not paused. The row stands until a turn of that
-	// work clears it. The work calls done when it has its result: as its finish, which is the default, or at the end of that.
-	// A row that stands is tried again after a while if the work has an error, and else at once.
+	// Due makes the work for a row whose time has come, of an actor that is not paused. The row
+	// stands until a turn of that work clears it. The work calls done when it has its result: as
+	// its finish, which is the default, or at the end of that. A row that stands is tried again
+	// after a while if the work has an error, else at once.
 	Due(s *Kernel, t *Type, addr host.Address, row *engine.Wake, done func(*Work)) *Work
 	// Wakes lists the rows that an actor's records call for, except those at 0.
 	Wakes(rows engine.Reader) ([]engine.Wake, error)
@@ -103,7 +106,7 @@ type Purger interface {
 // A Recoverer has rows at 0 in the wake index, which a start of the node finds.
 type Recoverer interface {
 	StandsFor() keyspace.WakeKind
-	// TakeUp makes the work that goes on with what was under way. Its finish is called with its result.
+	// TakeUp makes the work that goes on with what was under way. Its finish gets its result.
 	TakeUp(a *Actor) *Work
 }
 
@@ -113,11 +116,11 @@ type Retrier interface {
 	Retry(s *Kernel, t *Type, addr host.Address, id keyspace.ActorID) error
 }
 
-// A Remainder has rows that outlive their actor. TakeUp is called for what is left of the actor, too, and the turn that
-// removes the last of the rows destroys that.
+// A Remainder has rows that outlive their actor. TakeUp is called for what is left of the actor,
+// too, and the turn that removes the last of the rows destroys that.
 type Remainder interface {
 	Recoverer
-	// Remains returns the kinds that stay when a turn destroys an actor; none if it has no such rows.
+	// Remains returns the kinds of which rows stay when a turn destroys an actor.
 	Remains(t *Turn) (kinds []keyspace.Kind, err error)
 	// Bequeath writes the rows of these kinds that the turn adds. Everything else is gone.
 	Bequeath(t *Turn) error
@@ -142,33 +145,33 @@ type Watcher interface {
 // A Destroyer has something to do in the turn that destroys an actor. Its rows go without it.
 type Destroyer interface{ Destroy(t *Turn) error }
 
-// A Keeper says why an actor that is awake cannot be put to sleep now, by an operator or because memory is short, though its
-// company would leave it; nil if it can.
+// A Keeper says why an actor that is awake cannot be put to sleep now, by an operator or because
+// memory is short, though its company would leave it; nil if it can.
 type Keeper interface{ Keeps(a *Actor) error }
 
 // A Resumer is told, in the turn, that an operator resumes an actor that was paused.
 type Resumer interface{ Resumed(t *Turn) error }
 
-// A Facet is what a part remembers of an awake actor. The rows are the truth. It is used by the goroutine that runs the
-// actor.
+// A Facet is what a part remembers of rows of an awake actor, for the goroutine that runs it.
 type Facet interface {
-	// Forget drops what was remembered of rows since a version, to which the write set was rolled back.
+	// Forget drops memories since a version, to which the write set was rolled back.
 	Forget(c *Core, version engine.Version)
-	// Close gives up what the facet holds: the core is not used again. It is called once, by the goroutine that runs the actor
+	// Close gives up what the facet holds. It is called once, by the goroutine that runs the actor
 	// or while none does.
 	Close(c *Core)
-	// Abandon is Close while a goroutine that will not return may be using the facet. It does not block.
+	// Abandon is Close while a stuck goroutine may use the facet. It does not block.
 	Abandon(c *Core)
 }
 
-// A Follower is a facet that goes on, in the same commit if it can, with what the work before it has made necessary.
+// A Follower is a facet that goes on, in the same commit if it can, with what the work before it
+// has made necessary.
 type Follower interface {
 	Facet
 	Follow(c *Core)
 }
 
-// A Company is a facet with goroutines beside the actor, which keep it awake. An actor has one at most. All methods but
-// the facet's are safe for concurrent use.
+// A Company is a facet with goroutines beside the actor, which keep it awake. An actor has one at
+// most. All methods but the facet's are safe for concurrent use.
 type Company interface {
 	Facet
 	// Size is how many there are.
@@ -182,7 +185,6 @@ type Company interface {
 }
 
 // A Resident is attached to an actor, and keeps it in memory while it has something under way.
-//
 // REQUIRES: for all methods, Actor.Mu
 type Resident interface {
 	// Busy reports whether the actor must not fall asleep.
@@ -191,7 +193,7 @@ type Resident interface {
 	Leave() bool
 }
 
-// A Survivor is attached to an actor, and goes on with what was under way when the core was lost in a crash.
+// A Survivor is attached to an actor, and goes on with what was under way when the core crashed.
 type Survivor interface{ Lost() }
 
 // A Participant is what a part has collected in a turn.
@@ -200,30 +202,32 @@ type Participant interface {
 	Seal(t *Turn) error
 }
 
-// A Finisher is a participant that is told that its turn has succeeded. A turn that destroys its actor does not tell.
+// A Finisher is told that its turn has succeeded, unless the turn destroys its actor.
 type Finisher interface {
 	Participant
-	// Succeeded is called when nothing of the turn can fail. The write set has the version that the turn leaves,
-	// to which the turn may still be undone together with those around it.
+	// Succeeded is called when nothing of the turn can fail. The write set has the version that the
+	// turn leaves, to which the turn may still be undone together with those around it.
 	Succeeded(t *Turn)
 }
 
-// An Observer is what a handler is handed, if a part has something in turns that the watchdog must look at. Only the watchdog
-// calls it, while the turn may be in use.
+// An Observer is what a handler is handed, if a part has something in turns that the watchdog must
+// look at. Only the watchdog calls it, while the turn may be in use.
 type Observer interface {
 	// Observe returns when to look again. ended: it has abandoned the turn.
 	Observe(now time.Time) (next time.Duration, ended bool)
-	// Overdue is told that the turn has run for too long and is about to be abandoned, and in which function its goroutine is.
+	// Overdue is told that the turn has run for too long and is about to be abandoned, and in which
+	// function its goroutine is.
 	Overdue(now time.Time, where string)
 }
 
 // A Session is what goroutines of a handler may still use when the handler has returned.
 type Session interface {
-	// After Shut none of them begins. Wait waits until all that have begun are over. Drop undoes what they did.
+	// After Shut none of them begins. Wait waits until all that have begun are over. Drop undoes
+	// what they did.
 	Shut()
 	Wait()
 	Drop()
-	// Stuck describes one that does not end: for the log, for the caller, and a function that it is in.
+	// Stuck describes one that does not end: for the log, for the caller, and its function.
 	Stuck() (fault, what, where string)
 }
 

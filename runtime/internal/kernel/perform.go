@@ -84,8 +84,8 @@ func (j *Call) Run(c *Core, w *Work) {
 	c.Respond(w, out, err)
 }
 
-// Together runs the turns of one call or message. If the first of them creates the actor and a later one fails, the
-// actor goes with it.
+// Together runs the turns of one call or message. If the first of them creates the actor and a
+// later one fails, the actor goes with it.
 func (c *Core) Together(turns func() error) error {
 	if c.Exists {
 		return turns()
@@ -176,9 +176,9 @@ func (c *Core) System(w *Work, name string, fn func(*Turn) error) error {
 	return err
 }
 
-// RunTurn runs fn as one turn: its writes join the group if it succeeds and vanish otherwise. instance: fn may use the
-// instance, so its state is saved, or put back if the turn fails. The error is ErrAbandoned if the turn outlived its Actor;
-// then nothing of the core may be touched.
+// RunTurn runs fn as one turn: its writes join the group if it succeeds and vanish otherwise.
+// instance: fn may use the instance, so its state is saved, or put back if the turn fails. The
+// error is ErrAbandoned if the turn outlived its Actor; then nothing of the core may be touched.
 func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([]byte, error)) ([]byte, error) {
 	a := c.Actor
 	if err := c.adoptLimits(w); err != nil {
@@ -199,8 +199,8 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 		t.Session.Wait()
 	}
 	if !a.Turn.CompareAndSwap(t, nil) {
-		// Another goroutine is abandoning the turn, under mu: from the end of that on, gone tells. Until then the turn could be
-		// committed although its caller is told that it was not.
+		// Another goroutine is abandoning the turn, under mu: from the end of that on, gone tells.
+		// Until then the turn could be committed although its caller is told that it was not.
 		a.Mu.Lock()
 		//lint:ignore SA2001 the other goroutine holds mu until it is done
 		a.Mu.Unlock()
@@ -236,7 +236,8 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 		return nil, err
 	}
 	if crashed {
-		// The handler left its instance in an unknown state: the actor is rebuilt, once the turns before it are committed.
+		// The handler left its instance in an unknown state: the actor is rebuilt, once the turns
+		// before it are committed.
 		c.Broken = true
 		if c.Exists && c.joint != creating && !w.wakes() {
 			a.crashed(err)

@@ -5,7 +5,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 )
 
-// A Procedure is what a part does in turns of an actor when asked to: a built-in method that writes, or what no call can name.
+// A Procedure is what a part does in turns of an actor when asked to: a built-in method that
+// writes, or what no call can name.
 type Procedure struct {
 	Row method.Row
 	// Run runs the turns that it needs, in an actor that exists.

@@ -8,9 +8,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 )
 
-// TakeUpOf has an actor, or with an id what is left of a destroyed one, do the work that take makes for it. It returns false
-// if the kernel has closed; then the next start finds the row at 0. It also returns false if take panics, and tries again
-// after a while.
+// TakeUpOf has an actor, or with an id what is left of a destroyed one, do the work that take makes
+// for it. It returns false if the kernel has closed; then the next start finds the row at 0. It
+// also returns false if take panics, and tries again after a while.
 func (s *Kernel) TakeUpOf(t *Type, addr host.Address, remains keyspace.ActorID, take func(*Actor) *Work) bool {
 	for {
 		var a *Actor

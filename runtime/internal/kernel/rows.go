@@ -23,8 +23,8 @@ func (c *Core) Arm(kind keyspace.WakeKind, on bool) {
 // ErrLeftover is what the work of a due row returns if the actor no longer has what the row is for.
 var ErrLeftover = errors.New("a row of the wake index is a leftover")
 
-// Due does what a row of the wake index asks for whose time has come, and answers w. The row stands until a turn of do clears it; one of
-// another incarnation, and one that is a leftover, are removed here.
+// Due does what a due row of the wake index asks for, and answers w. The row stands until a turn of
+// do clears it; a row of another incarnation, and a leftover, are removed here.
 func (c *Core) Due(w *Work, row *engine.Wake, do func() error) {
 	c.Respond(w, nil, c.DueRow(w, row, do))
 }

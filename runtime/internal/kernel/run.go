@@ -10,9 +10,10 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 )
 
-// An actor that has done so much work without a respite first gives way to every goroutine that is ready.
-// Otherwise a busy actor and its callers hand one processor to each other as long as the scheduler allows it, 10 milliseconds
-// at a time, while the other callers and all other actors wait. Callers that come together share commits.
+// An actor that has done so much work without a respite first gives way to every goroutine that is
+// ready. Otherwise a busy actor and its callers hand one processor to each other as long as the
+// scheduler allows it, 10 milliseconds at a time, while the other callers and all other actors
+// wait. Callers that come together share commits.
 const (
 	maxStreak = 16
 	respite   = 5 * time.Millisecond
@@ -25,7 +26,6 @@ type Assignment struct {
 }
 
 // begin marks the actor as running and returns the assignment. The caller must see that it is run.
-//
 // REQUIRES: a.Mu, !a.Running
 func (a *Actor) begin() Assignment {
 	a.Running = true
@@ -63,9 +63,7 @@ func (j Assignment) run() {
 	}
 }
 
-// rest stops running: nothing waits.
-//
-// REQUIRES: a.Mu, a.Running, the current epoch.
+// rest stops running: nothing waits. REQUIRES: a.Mu, a.Running, the current epoch.
 func (a *Actor) rest() {
 	a.Running = false
 	a.Touch(a.Kernel.Now())
@@ -107,9 +105,8 @@ func (a *Actor) resume() {
 	a.Kernel.Workers.Run(job)
 }
 
-// process works through a batch, sharing commits where turns are quick. It returns false when the Actor was
-// abandoned under it.
-//
+// process works through a batch, sharing commits where turns are quick. It returns false when the
+// Actor was abandoned under it.
 // REQUIRES: c is the core, nil if the actor sleeps, as of the moment at which the batch was taken.
 func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
 	for w, ok := b.Next(); ok; w, ok = b.Next() {
@@ -202,7 +199,7 @@ func (a *Actor) contain(hook string, part any, f func()) (err error) {
 	return nil
 }
 
-// lose gives up a core whose job has panicked. A turn may be open, so only what is committed is kept.
+// lose gives up a core whose job has panicked, and keeps only what is committed.
 func (c *Core) lose(w *Work, err error) {
 	a := c.Actor
 	c.Refused, c.Broken = true, true

@@ -11,8 +11,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// seal turns what a handler did into writes: the state if it changed, events, messages, the stored reply, the record
-// for the outbox.
+// seal turns what a handler did into writes: state, events, messages, stored reply, outbox.
 //
 // A panic of a part's hook is an error, and crashed is true. A panic of Save is an error only.
 func (c *Core) seal(t *Turn, instance bool, out []byte) (crashed bool, err error) {
@@ -69,7 +68,7 @@ var states sync.Pool
 // stateKey is the logical key of the state.
 var stateKey = keyspace.Persisted.Append(nil)
 
-// saveState writes the state if it differs from what is stored. saving is true while the actor's own code runs.
+// saveState writes the state if it has changed. saving is true while the actor's own code runs.
 func (c *Core) saveState(t *Turn, saving *bool) error {
 	buf, _ := states.Get().(*[]byte)
 	if buf == nil {
@@ -125,7 +124,7 @@ func (c *Core) reload() (err error) {
 	return c.Instance.Load(version, blob)
 }
 
-// SplitState takes the state's value (KindPersisted) apart: the state version as a varint, then what Instance.Save wrote.
+// SplitState splits a KindPersisted value: the version as a varint, and what Instance.Save wrote.
 func SplitState(value []byte) (version uint64, blob []byte, err error) {
 	version, n := binary.Uvarint(value)
 	if n <= 0 {

@@ -44,8 +44,8 @@ func (a *Actor) rests() (bool, Company) {
 	return !a.Running && !a.gone && a.Core != nil, a.Core.Company()
 }
 
-// Kept returns why an actor that is awake cannot be put to sleep though its company would leave it; nil if it can. A part
-// that panics keeps it awake.
+// Kept returns why an awake actor cannot be put to sleep though its company would leave it; nil if
+// it can. A part that panics keeps it awake.
 func (s *Kernel) Kept(a *Actor) error {
 	for p := range attach.As[Keeper](s.Parts) {
 		var kept error
@@ -57,8 +57,7 @@ func (s *Kernel) Kept(a *Actor) error {
 	return nil
 }
 
-// askToSleep puts an actor that rests to sleep: at once, or through its hook. It returns false if the actor must stay
-// awake a little longer.
+// askToSleep puts a resting actor to sleep: at once, or through its hook. False: it stays awake.
 func (a *Actor) askToSleep() bool {
 	a.Mu.Lock()
 	if a.Running || a.gone || a.Core == nil {
@@ -91,8 +90,8 @@ func (a *Actor) askHook() {
 	a.Enqueue(&Work{Job: Sleeping{}, Existing: true, Finish: func(*Work) {}})
 }
 
-// Retire puts an actor to sleep whose core has a company: it is asked to return first. The channel is closed when it has, or
-// its time is over.
+// Retire puts an actor to sleep after its company, if there is one. The channel is closed when that
+// has returned, or its time is over.
 func (a *Actor) Retire(c *Core, cause string) <-chan struct{} {
 	k := c.Company()
 	gone := k.Ask(fault.Unavailable(cause))
@@ -121,7 +120,7 @@ func (a *Actor) slept(c *Core) {
 // Touch notes that the actor was used, at a time that Now has returned.
 func (a *Actor) Touch(now time.Duration) { a.lastUsed.Store(int64(now)) }
 
-// sleepAll waits until nothing runs and nothing waits, and puts every actor to sleep, hooks included, until ctx ends.
+// sleepAll waits until nothing runs or waits, and puts all actors to sleep with their hooks.
 func (s *Kernel) sleepAll(ctx context.Context) error {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -153,8 +152,8 @@ func (s *Kernel) sleepAll(ctx context.Context) error {
 				a.askToSleep()
 			}
 			if a.Pending.Load() == 0 {
-				// It is asleep, or stays because messages of it wait for a target that does not take them; they are in the
-				// store.
+				// It is asleep, or stays because messages of it wait for a target that does not
+				// take them; they are in the store.
 				left--
 			}
 		})

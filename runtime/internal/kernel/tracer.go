@@ -18,7 +18,8 @@ type Tracer interface {
 	Late(at host.Address, o span.Operation)
 }
 
-// Begins gives a turn its span, again if its work was Untraced. What is decided for the first turn is so for all that the work does.
+// Begins gives a turn its span, again if its work was Untraced. What is decided for the first turn
+// is so for all that the work does.
 func (t *Turn) Begins() {
 	cause, sink := t.Work.Span, t.Actor.Spans
 	s := span.Begin(sink, cause)

@@ -43,11 +43,12 @@ func CallerOf(ctx context.Context) *Caller {
 	return c
 }
 
-// A Turn is one handler's run. Its methods may be called from any goroutine until the handler returns;
-// afterwards they fail.
+// A Turn is one handler's run. Its methods may be called from any goroutine until the handler
+// returns; afterwards they fail.
 //
-// As a context it ends with the caller's context, at the turn's deadline, or when the handler has returned. It carries
-// no values of the caller's. Its Mu guards what operations of the handler change.
+// As a context it ends with the caller's context, at the turn's deadline, or when the handler has
+// returned. It carries no values of the caller's. Its Mu guards what operations of the handler
+// change.
 type Turn struct {
 	deadline.Context
 	Host    host.Turn // what the handler is handed
@@ -92,7 +93,7 @@ func (t *Turn) Returned() bool {
 	return t.Closed
 }
 
-// lingers returns what goroutines of a handler that has returned still use; nil if it has not, or there is nothing.
+// lingers returns what goroutines of a handler that has returned still use; nil if there is none.
 func (t *Turn) lingers() Session {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
@@ -136,9 +137,7 @@ func (t *Turn) Notify(topic string) {
 // Then has f run when the turn is durable. f must not block.
 func (t *Turn) Then(f func()) { t.After = append(t.After, consequenceFunc(f)) }
 
-// Enlist has a part take part in the turn.
-//
-// REQUIRES: t.Mu, or no handler that runs.
+// Enlist has a part take part in the turn. REQUIRES: t.Mu, or no handler that runs.
 func (t *Turn) Enlist(p Participant) {
 	if t.parts == nil {
 		t.parts = t.few[:0]
@@ -168,8 +167,7 @@ func (t *Turn) dropSession() {
 // Changed reports whether the turn has written anything.
 func (t *Turn) Changed() bool { return t.Core.Rows.Changed(&t.mark.at) }
 
-// Atomically runs an operation of several writes, of which nothing stays if it fails: the handler may go on.
-//
+// Atomically runs an operation of several writes. None stays if it fails; the handler may go on.
 // REQUIRES: t.Mu
 func (t *Turn) Atomically(operation func() error) error {
 	before := t.Core.Rows.Savepoint()
@@ -190,10 +188,11 @@ func (t *Turn) Flush() error {
 	return nil
 }
 
-// Deadline implements context.Context: the earlier of the turn's own limit and the caller's deadline.
+// Deadline implements context.Context: the turn's own limit, or the caller's if that is earlier.
 func (t *Turn) Deadline() (time.Time, bool) { return t.Latest(), true }
 
-// Done implements context.Context. The first that asks is about to block, so the turns before this one are committed.
+// Done implements context.Context. The first that asks is about to block, so the turns before this
+// one are committed.
 func (t *Turn) Done() <-chan struct{} {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
@@ -214,9 +213,8 @@ func (t *Turn) Err() error {
 // ErrLocked is Err. REQUIRES: t.Mu
 func (t *Turn) ErrLocked() error { return t.Cause(t.caller()) }
 
-// caller returns the caller's context; nil if there is none, or the handler has returned: the work may belong to another call then.
-//
-// REQUIRES: t.Mu
+// caller returns the caller's context; nil if there is none, or the handler has returned: the work
+// may belong to another call then. REQUIRES: t.Mu
 func (t *Turn) caller() context.Context {
 	if t.Closed {
 		return nil
@@ -282,7 +280,7 @@ func (t *Turn) Destroy(ctx context.Context, a host.Address) error {
 	return t.Actor.Kernel.DestroyFrom(ctx, a, &t.From)
 }
 
-// Operates reports whether an operation of the turn goes on. What it takes is the store's time: no function can help that.
+// Operates reports whether an operation of the turn goes on: its time is the store's.
 func (t *Turn) Operates() bool {
 	if t.Mu.TryLock() {
 		t.Leave()

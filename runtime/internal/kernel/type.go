@@ -20,8 +20,8 @@ type Type struct {
 	*host.Behavior
 	Attached attach.List
 	Hooks    Hooks
-	// Retired: the store has actors of the type, and the program does not. They do nothing; operators see, export and
-	// destroy them.
+	// Retired: the store has actors of the type, and the program does not. They do nothing;
+	// operators see, export and destroy them.
 	Retired bool
 	ByName  map[string]int
 	Base    *limit.Set    // of the type; actors may have others

@@ -9,8 +9,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
-// wake brings the actor into memory for w: its directory entry, its head and its state are read; nothing else is until
-// something asks for it. A missing actor gets a core too, with a new id, and comes into being with its first turn.
+// wake brings the actor into memory for w: its directory entry, its head and its state are read;
+// nothing else is until something asks for it. A missing actor gets a core too, with a new id, and
+// comes into being with its first turn.
 func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
 	err := a.resting()
 	if a.Type.Retired {
@@ -133,7 +134,8 @@ func (a *Actor) rise(epoch uint64, w *Work) (*Core, error) {
 	return c, bareErr
 }
 
-// wakeBare opens an actor without its state and without its code: for operators, and to destroy one that does not wake.
+// wakeBare opens an actor without state and code: for operators, and to destroy one that does not
+// wake.
 func (a *Actor) wakeBare(epoch uint64, w *Work) (*Core, error) {
 	c, err := a.open(epoch, w, true)
 	if err != nil {
@@ -148,7 +150,7 @@ func (a *Actor) wakeBare(epoch uint64, w *Work) (*Core, error) {
 	return c, nil
 }
 
-// fatalToWake reports whether err says that the actor's data and its code do not fit, rather than that w was wrong.
+// fatalToWake reports whether the actor's data and its code do not fit, rather than w was wrong.
 func fatalToWake(err error) bool {
 	switch host.CodeOf(err) {
 	case host.NotFound, host.Destroyed, host.Canceled, host.DeadlineExceeded:
@@ -240,9 +242,9 @@ func (t *Turn) prepare() error {
 	return nil
 }
 
-// rouse runs what runs when an actor wakes: what its parts prepare, if it is stale, and the wake hook. The preparation is a
-// turn of its own, in one commit with what follows, and it is undone if the hook fails: the data of an actor that does not
-// run stays as the code left it that last ran.
+// rouse runs what runs when an actor wakes: what its parts prepare, if it is stale, and the wake
+// hook. The preparation is a turn of its own, in one commit with what follows, and it is undone if
+// the hook fails: the data of an actor that does not run stays as the code left it that last ran.
 func (c *Core) rouse(w *Work, stale bool) error {
 	if !stale {
 		if !c.Actor.Type.HasWake {

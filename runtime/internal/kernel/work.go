@@ -33,8 +33,8 @@ type Traits struct {
 	Bounded bool
 	// Creates: it makes an actor that is not there.
 	Creates bool
-	// Sturdy: it can be done on an actor that does not wake, because it runs no code of the actor and is an operator's verb or
-	// goes on with what a commit has promised. bare: it is always done so.
+	// Sturdy: it can be done on an actor that does not wake, because it runs none of its code, and
+	// is an operator's verb or goes on with what a commit has promised. bare: it is done so always.
 	Sturdy, bare bool
 	// Bytes is what it counts for in the mailbox, besides itself.
 	Bytes int64
@@ -61,8 +61,8 @@ type Call struct {
 	Connection     string // the connection that the call came over
 }
 
-// Work is one item of a mailbox. The sender fills it in; the goroutine that runs the actor owns it from the moment it
-// is taken; the goroutine that wins settled reports the result.
+// Work is one item of a mailbox. The sender fills it in; the goroutine that runs the actor owns it
+// from the moment it is taken; the goroutine that wins settled reports the result.
 type Work struct {
 	Job      Job
 	Call                     // the job, if it is a call, so that a call is one allocation
@@ -76,7 +76,7 @@ type Work struct {
 	order    host.Order      // told when the work has its place in the mailbox; nil if nobody asks
 	GoodFor  int64           // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 
-	// Of is the item of the mailbox whose turn this is, if it is not one itself: a creation, a wake-up, a message of a run.
+	// Of is the item whose turn this is, if not one itself: a creation, a message of a run.
 	Of *Work
 
 	// waiter is the actor whose turn waits for this work; nil if none does.
@@ -93,11 +93,10 @@ type Work struct {
 	timer   *time.Timer   // of the caller's wait; nil before the first that needs one
 }
 
-// Wait records that the turn of an actor waits for w at another one, before w is in the mailbox of that. The error has
-// code Cycle.
+// Wait records that an actor's turn waits for w, which no mailbox has yet. The error code is Cycle.
 //
-// The edge stands from the call until the callee's turn has run, not until the reply has passed the gate: from then on the
-// reply needs nothing but the disk.
+// The edge stands from the call until the callee's turn has run, not until the reply has passed the
+// gate: from then on the reply needs nothing but the disk.
 func (w *Work) Wait(from, to *Actor) error {
 	cycle := from.Kernel.Waits.Enter(from, to, w)
 	if cycle == nil {
@@ -117,9 +116,7 @@ func (w *Work) Leave() {
 // Claim claims the right to report the item's result.
 func (w *Work) Claim() bool { return w.settled.CompareAndSwap(false, true) }
 
-// release lets the result out.
-//
-// REQUIRES: the caller claimed w.
+// release lets the result out. REQUIRES: the caller claimed w.
 func (w *Work) release() {
 	if w.Finish != nil {
 		w.Finish(w)
@@ -152,9 +149,7 @@ func (p *workPool) Get() *Work {
 	return &Work{Done: make(chan struct{}, 1)}
 }
 
-// Put gives w back.
-//
-// REQUIRES: w was received from done, so that nobody else holds it.
+// Put gives w back. REQUIRES: w was received from done, so that nobody else holds it.
 func (p *workPool) Put(w *Work) {
 	*w = Work{Done: w.Done, timer: w.timer}
 	p.p.Put(w)

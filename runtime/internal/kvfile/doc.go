@@ -1,5 +1,6 @@
-// Package kvfile has the files that entries of a key-value store are exported to and imported from: lines of JSON,
-// SQLite databases, and the files of two other stores, Codebolt and go-store. docs/operate/kv.md describes them.
+// Package kvfile has the files that entries of a key-value store are exported to and imported from:
+// lines of JSON, SQLite databases, and the files of two other stores, Codebolt and go-store.
+// docs/operate/kv.md describes them.
 package kvfile
 
 import (
@@ -10,7 +11,8 @@ import (
 	"github.com/cairn-run/cairn/actor/kv"
 )
 
-// An Item is an entry of a file. At says where it stands, such as "line 7"; Line is the number of the line, if it is one.
+// An Item is an entry of a file. At says where it stands, such as "line 7"; Line is the number of
+// the line, if it is one.
 type Item struct {
 	kv.Entry
 	At   string

@@ -61,8 +61,8 @@ func content(encoding host.Encoding, column any) (kv.Value, error) {
 	return kv.Value{Encoding: v.Encoding, Data: v.Data}, nil
 }
 
-// Codebolt ranges over the table kv_store of a database of Codebolt: the keys are ("cb", instance, namespace, key), and the
-// values JSON.
+// Codebolt ranges over the table kv_store of a database of Codebolt: the keys are ("cb", instance,
+// namespace, key), and the values JSON.
 func Codebolt(ctx context.Context, db *sql.DB) iter.Seq2[Item, error] {
 	return table(ctx, db, "kv_store", []string{"instance_id", "namespace", "key", "value"}, "instance_id, namespace, key", func(v []any) (e kv.Entry, err error) {
 		e.Key = kv.Key{codeboltPart}
@@ -81,9 +81,9 @@ func Codebolt(ctx context.Context, db *sql.DB) iter.Seq2[Item, error] {
 	})
 }
 
-// CodeboltInstance reads the file of an instance of Codebolt. The key ("cb", instance) has the object of the file without
-// the members that Codebolt counts anew, recordCount and namespaces. The key ("cb", true, name, instance) finds the instance by
-// its name, and has null.
+// CodeboltInstance reads the file of an instance of Codebolt. The key ("cb", instance) has the
+// object of the file without the members that Codebolt counts anew, recordCount and namespaces. The
+// key ("cb", true, name, instance) finds the instance by its name, and has null.
 func CodeboltInstance(document []byte) ([]kv.Entry, error) {
 	var instance map[string]json.RawMessage
 	if err := json.Unmarshal(document, &instance); err != nil || instance == nil {
@@ -112,8 +112,8 @@ func CodeboltInstance(document []byte) ([]kv.Entry, error) {
 	}, err
 }
 
-// GoStore ranges over the table kv of a database of go-store: the keys are (group, key), or (namespace, group, key) if the
-// group is that of a namespace, and the values text.
+// GoStore ranges over the table kv of a database of go-store: the keys are (group, key), or
+// (namespace, group, key) if the group is that of a namespace, and the values text.
 func GoStore(ctx context.Context, db *sql.DB) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		expires := "expires_at"
@@ -146,7 +146,8 @@ func GoStore(ctx context.Context, db *sql.DB) iter.Seq2[Item, error] {
 	}
 }
 
-// splitGroup returns a group of go-store as parts of a key: tenant-42:config is the group config of the namespace tenant-42.
+// splitGroup returns a group of go-store as parts of a key: tenant-42:config is the group config of
+// the namespace tenant-42.
 func splitGroup(group string) kv.Key {
 	if namespace, rest, scoped := strings.Cut(group, ":"); scoped && isNamespace(namespace) {
 		return kv.Key{namespace, rest}
@@ -154,7 +155,8 @@ func splitGroup(group string) kv.Key {
 	return kv.Key{group}
 }
 
-// joinGroup returns the group of a key whose parts but the last are a group, or false: then splitGroup does not make them.
+// joinGroup returns the group of a key whose parts but the last are a group, or false: then
+// splitGroup does not make them.
 func joinGroup(parts []string) (string, bool) {
 	if len(parts) < 2 || len(parts) > 3 {
 		return "", false
@@ -171,7 +173,8 @@ func isNamespace(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, other)
 }
 
-// table ranges over a table in the order of some columns. read makes an entry of the values of a row.
+// table ranges over a table in the order of some columns. read makes an entry of the values of a
+// row.
 func table(ctx context.Context, db *sql.DB, name string, columns []string, order string, read func([]any) (kv.Entry, error)) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		var demanded []string

@@ -17,8 +17,8 @@ func (sink) Outbox(uint64, int) ([]engine.OutboxRow, error) { return nil, nil }
 func (s sink) AckOutbox(seqs []uint64) error                { s.acked <- len(seqs); return nil }
 func (sink) OutboxSize() (rows, bytes int64)                { return 1, 1 }
 
-// BenchmarkPublish compares the publisher, from Committed to the deletion of the row, with bare publishing of the same
-// payload and headers to the same kind of server.
+// BenchmarkPublish compares the publisher, from Committed to the deletion of the row, with bare
+// publishing of the same payload and headers to the same kind of server.
 func BenchmarkPublish(b *testing.B) {
 	payload := []byte(`{"mean_delay_minutes":31.5,"flights":120,"since":"2001-01-01T09:00:00Z"}`)
 	const actors = 64

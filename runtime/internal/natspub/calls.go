@@ -26,16 +26,19 @@ const ServiceName = "cairn"
 
 // Headers of requests, besides HeaderTraceparent. Names are matched without regard to case.
 const (
-	// HeaderIdempotencyKey makes the reply part of the commit; a request repeated gets the stored reply.
+	// HeaderIdempotencyKey makes the reply part of the commit; a request repeated gets the stored
+	// reply.
 	HeaderIdempotencyKey = "Idempotency-Key"
-	// HeaderTimeout is how long the caller waits, counted from the arrival of the request, as a Go duration: "1.5s". A time
-	// span was chosen over a point in time because the clocks of caller and node may differ.
+	// HeaderTimeout is how long the caller waits, counted from the arrival of the request, as a Go
+	// duration: "1.5s". A time span was chosen over a point in time because the clocks of caller
+	// and node may differ.
 	HeaderTimeout = "Cairn-Timeout"
 	// HeaderReason says why an operator makes the call, for the audit log.
 	HeaderReason = audit.Header
 )
 
-// Headers of replies. Errors carry micro.ErrorHeader, the message, and micro.ErrorCodeHeader, the host.Code, too.
+// Headers of replies. Errors carry micro.ErrorHeader, the message, and micro.ErrorCodeHeader, the
+// host.Code, too.
 const (
 	// HeaderToken is a token of the actor: the call may do what it allows, and nothing else.
 	HeaderToken = "Cairn-Token"
@@ -43,7 +46,8 @@ const (
 	HeaderTraceresponse = "traceresponse"
 	// HeaderVersion is the actor's version that the reply reflects.
 	HeaderVersion = "Cairn-Version"
-	// HeaderReplayed is "true" if the reply was stored by an earlier request with the same idempotency key.
+	// HeaderReplayed is "true" if the reply was stored by an earlier request with the same
+	// idempotency key.
 	HeaderReplayed = "Idempotency-Replayed"
 	// HeaderRetryable is "true" if the same call may succeed later and nothing was done.
 	HeaderRetryable = "Cairn-Error-Retryable"
@@ -56,8 +60,10 @@ var ErrServing = errors.New("natspub: calls are served already")
 
 // calls serves the actors' methods as a micro service. Its claims:
 //
-//  1. A handler of the client library never waits: a call runs on its own goroutine, or is refused because too many run.
-//  2. Every request with a reply subject is answered, unless the connection is lost or the subject is that of no client.
+//  1. A handler of the client library never waits: a call runs on its own goroutine, or is refused
+//     because too many run.
+//  2. Every request with a reply subject is answered, unless the connection is lost or the subject
+//     is that of no client.
 //  3. After close, no call runs.
 //
 // It has a connection of its own, which reconnects by itself.
@@ -100,9 +106,10 @@ type Node interface {
 	token.Checker
 }
 
-// Serve begins to serve the methods of the endpoints with calls to n. It may be called once, at Start or later: a
-// publisher is made before the node that publishes through it. If no server can be reached, Serve returns after one
-// attempt to connect, and calls are served once a server is there.
+// Serve begins to serve the methods of the endpoints with calls to n. It may be called once, at
+// Start or later: a publisher is made before the node that publishes through it. If no server can
+// be reached, Serve returns after one attempt to connect, and calls are served once a server is
+// there.
 func (p *Publisher) Serve(n Node, endpoints []Endpoint) error {
 	return p.calls.serve(n, endpoints)
 }
@@ -155,7 +162,8 @@ func (c *calls) serve(n Node, endpoints []Endpoint) (err error) {
 	return nil
 }
 
-// endpointName makes a name out of letters, digits, "-" and "_", which are all that package micro allows.
+// endpointName makes a name out of letters, digits, "-" and "_", which are all that package micro
+// allows.
 func endpointName(typ, method string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -166,8 +174,8 @@ func endpointName(typ, method string) string {
 	}, typ+"-"+method)
 }
 
-// close stops taking calls, waits until those in flight are answered, and closes the connection. When ctx ends first,
-// they are cancelled: ctx cancels the publisher's own context.
+// close stops taking calls, waits until those in flight are answered, and closes the connection.
+// When ctx ends first, they are cancelled: ctx cancels the publisher's own context.
 func (c *calls) close(ctx context.Context) {
 	c.mu.Lock()
 	c.closed = true
@@ -179,8 +187,8 @@ func (c *calls) close(ctx context.Context) {
 	if err := service.stop(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 		c.p.log.Warn("nats: stopping the service", "error", err)
 	}
-	// What the server sent before it learned of the end is in the client's queues once a flush is answered, and has been
-	// handed to goroutines once a barrier has passed those queues.
+	// What the server sent before it learned of the end is in the client's queues once a flush is
+	// answered, and has been handed to goroutines once a barrier has passed those queues.
 	flush := func() {
 		if nc.IsConnected() {
 			bounded, cancel := context.WithTimeout(ctx, flushTimeout)
@@ -420,7 +428,8 @@ func wireError(err error) *host.Error {
 	return host.Errorf(host.Internal, "internal error")
 }
 
-// errorReply makes the headers and the body of an error. The body is the error as JSON, as it is over HTTP.
+// errorReply makes the headers and the body of an error. The body is the error as JSON, as it is
+// over HTTP.
 func errorReply(e *host.Error) (nats.Header, []byte) {
 	message := e.Message
 	if message == "" {
@@ -463,7 +472,8 @@ func first(h nats.Header, name string) string {
 	return ""
 }
 
-// header returns the one value of a header; "" if there is none. An empty one, or one more, may not be what its sender meant.
+// header returns the one value of a header; "" if there is none. An empty one, or one more, may not
+// be what its sender meant.
 func header(h nats.Header, name string) (string, *host.Error) {
 	switch values := all(h, name); {
 	case len(values) == 0:

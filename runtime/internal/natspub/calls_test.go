@@ -62,7 +62,8 @@ func (r *rig) flush() {
 // callSubject is what the subjects of calls begin with.
 const callSubject = "cairn.default.call.airport."
 
-// request sends a request with headers given as pairs. It returns the reply and the code of its error.
+// request sends a request with headers given as pairs. It returns the reply and the code of its
+// error.
 func request(t *testing.T, nc *nats.Conn, subject, body string, headers ...string) (reply *nats.Msg, code string) {
 	t.Helper()
 	m := &nats.Msg{Subject: subject, Data: []byte(body), Header: nats.Header{}}

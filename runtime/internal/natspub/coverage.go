@@ -12,9 +12,9 @@ import (
 // askSubject is where JetStream tells the names of the streams that cover a subject.
 const askSubject = "$JS.API.STREAM.NAMES"
 
-// cover returns what is known about the streams for a subject, or nil if there is one as far as is known. It looks at
-// all keys of an actor type together, since most streams take all of them; exact, for a message that failed before, asks
-// about the subject itself.
+// cover returns what is known about the streams for a subject, or nil if there is one as far as is
+// known. It looks at all keys of an actor type together, since most streams take all of them;
+// exact, for a message that failed before, asks about the subject itself.
 func (s *streams) cover(subject string, exact bool, now time.Time) *cover {
 	if cv := s.coverage[subject]; cv != nil && cv.fresh(now) && cv.known {
 		return cv
@@ -58,7 +58,8 @@ func (s Subjects) kind(subject string) string {
 
 func (cv *cover) fresh(now time.Time) bool { return cv.known && now.Before(cv.until) }
 
-// ask asks which streams cover a subject, unless that was asked already, and lets the lane wait for the answer.
+// ask asks which streams cover a subject, unless that was asked already, and lets the lane wait for
+// the answer.
 func (s *streams) ask(ln *lane, cv *cover, now time.Time) error {
 	ln.flight = true
 	cv.waiting = append(cv.waiting, ln)

@@ -28,7 +28,8 @@ import (
 // patience bounds every wait of the tests.
 const patience = 2 * time.Minute
 
-// An outbox is that of a store on a disk in memory. It survives the publishers of a test, as a store survives a process.
+// An outbox is that of a store on a disk in memory. It survives the publishers of a test, as a
+// store survives a process.
 type outbox struct {
 	*engine.Store
 	t    testing.TB
@@ -200,8 +201,8 @@ func (o *outage) stream(c jetstream.StreamConfig) {
 	must(o.t, errOf(js.CreateOrUpdateStream(ctx, c)))
 }
 
-// awaitStored waits until a stream holds n messages. Without acknowledgements it stores them some time after the server
-// has them.
+// awaitStored waits until a stream holds n messages. Without acknowledgements it stores them some
+// time after the server has them.
 func (o *outage) awaitStored(name string, n int) {
 	o.t.Helper()
 	ctx, js := o.js()
@@ -260,7 +261,8 @@ func kill(t testing.TB, p *Publisher) {
 	}
 }
 
-// A rig is a publisher between an outbox and a server, and without JetStream a subscription to what is published.
+// A rig is a publisher between an outbox and a server, and without JetStream a subscription to what
+// is published.
 type rig struct {
 	*Publisher
 	t   testing.TB
@@ -269,7 +271,8 @@ type rig struct {
 	sub *nats.Subscription
 }
 
-// publishing starts a publisher, with a server and an outbox of its own where the options name none.
+// publishing starts a publisher, with a server and an outbox of its own where the options name
+// none.
 func publishing(t testing.TB, o Options, streams ...jetstream.StreamConfig) *rig {
 	t.Helper()
 	r := &rig{t: t, srv: newOutage(t)}
@@ -398,7 +401,8 @@ func wantValue(t testing.TB, c prometheus.Collector, label string, want float64)
 	same(t, value(t, c, label), want, "counted")
 }
 
-// checkOrder checks that the messages of each actor are those of versions 1 to n, each once and in order.
+// checkOrder checks that the messages of each actor are those of versions 1 to n, each once and in
+// order.
 func checkOrder(t testing.TB, ids []string, actors, n int) {
 	t.Helper()
 	next := map[string]int{}
@@ -416,7 +420,8 @@ func checkOrder(t testing.TB, ids []string, actors, n int) {
 	}
 }
 
-// ours counts the goroutines of this package and of the client library. Those of the server come and go as it likes.
+// ours counts the goroutines of this package and of the client library. Those of the server come
+// and go as it likes.
 func ours() (n int) {
 	stacks := make([]byte, 4<<20)
 	for one := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {

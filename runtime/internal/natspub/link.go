@@ -13,7 +13,8 @@ import (
 const (
 	minConnectPause = 50 * time.Millisecond
 	maxConnectPause = 2 * time.Second
-	// writeTimeout bounds a write to a server that does not read, and flushTimeout its answer to a flush.
+	// writeTimeout bounds a write to a server that does not read, and flushTimeout its answer to a
+	// flush.
 	writeTimeout = 5 * time.Second
 	flushTimeout = 10 * time.Second
 )
@@ -22,12 +23,13 @@ const (
 type link struct {
 	nc     *nats.Conn
 	closed chan struct{} // closed when nc is
-	// useful: something arrived on it. After a connection that was of no use, as one that the server ends at once because
-	// of what was sent, the pause before the next one grows.
+	// useful: something arrived on it. After a connection that was of no use, as one that the
+	// server ends at once because of what was sent, the pause before the next one grows.
 	useful atomic.Bool
 }
 
-// connect opens connections and hands them to the loop, one after the other, until the publisher ends.
+// connect opens connections and hands them to the loop, one after the other, until the publisher
+// ends.
 func (p *Publisher) connect() {
 	pause, failing, first := minConnectPause, false, true
 	attempted := func() {
@@ -83,8 +85,8 @@ func (p *Publisher) connect() {
 	}
 }
 
-// reporter counts the errors that a server reports on one connection, such as a subject that may not be published to, and
-// logs the first: there may be one for every message.
+// reporter counts the errors that a server reports on one connection, such as a subject that may
+// not be published to, and logs the first: there may be one for every message.
 func (p *Publisher) reporter() nats.ErrHandler {
 	var once sync.Once
 	return func(_ *nats.Conn, _ *nats.Subscription, err error) {

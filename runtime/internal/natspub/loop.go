@@ -14,12 +14,14 @@ import (
 
 // Bounds of the loop.
 const (
-	// windowRows and windowBytes bound what the loop holds: taken from the queue and not yet known to have arrived.
+	// windowRows and windowBytes bound what the loop holds: taken from the queue and not yet known
+	// to have arrived.
 	windowRows  = 2048
 	windowBytes = 8 << 20
 	// pageRows is how many rows are read from the store at once.
 	pageRows = 128
-	// holePause is how long to wait for a row that is not readable yet because an earlier one is not durable.
+	// holePause is how long to wait for a row that is not readable yet because an earlier one is
+	// not durable.
 	holePause = 2 * time.Millisecond
 	// faultPause is how long to wait after an error of the store.
 	faultPause = time.Second
@@ -28,7 +30,8 @@ const (
 // An item is a record in the window.
 type item struct {
 	record
-	// confirmed counts the messages, from the first, that arrived. With JetStream, next counts those sent besides.
+	// confirmed counts the messages, from the first, that arrived. With JetStream, next counts
+	// those sent besides.
 	confirmed, next int
 	sent            bool // a message of it was sent before; another one counts as repeated
 	busy            bool // a message of it is on the way
@@ -37,7 +40,8 @@ type item struct {
 // done reports whether all messages arrived.
 func (it *item) done() bool { return it.confirmed >= len(it.set.Changes) }
 
-// A loop is the goroutine that publishes, and its state, which no other goroutine touches except as plain says.
+// A loop is the goroutine that publishes, and its state, which no other goroutine touches except as
+// plain says.
 type loop struct {
 	p        *Publisher
 	done     chan struct{}
@@ -174,7 +178,8 @@ func (l *loop) delete() {
 	l.acks, l.faulty = l.acks[:0], false
 }
 
-// fill takes records into the window: the rows of earlier processes, then what waits in memory, then rows again.
+// fill takes records into the window: the rows of earlier processes, then what waits in memory,
+// then rows again.
 func (l *loop) fill() {
 	for len(l.window) < windowRows && l.bytes < windowBytes {
 		if l.backlog < l.backlogLast {
@@ -217,8 +222,8 @@ func (l *loop) fillBacklog() bool {
 	return true
 }
 
-// fillRun reads rows of the queue's first run. A row that is missing was deleted if a later one can be read; otherwise
-// it may be one that can not be read yet.
+// fillRun reads rows of the queue's first run. A row that is missing was deleted if a later one can
+// be read; otherwise it may be one that can not be read yet.
 func (l *loop) fillRun(r run) bool {
 	rows, err := l.p.outbox.Outbox(r.first-1, int(min(r.n, pageRows)))
 	if err != nil {
@@ -246,8 +251,8 @@ func (l *loop) fillRun(r run) bool {
 	return true
 }
 
-// decode adds a row of the store to the window. A row that does not decode is left where it is: to delete it would
-// destroy what a newer version may have written.
+// decode adds a row of the store to the window. A row that does not decode is left where it is: to
+// delete it would destroy what a newer version may have written.
 func (l *loop) decode(row engine.OutboxRow) {
 	set, err := engine.ParseChangeSet(row.Record)
 	if err != nil {
@@ -346,7 +351,8 @@ func (l *loop) attach(next *link) {
 	l.p.metrics.connects.Inc()
 }
 
-// detach gives the connection up. What is not known to have arrived will be sent again on the next one.
+// detach gives the connection up. What is not known to have arrived will be sent again on the next
+// one.
 func (l *loop) detach(cause error) {
 	if l.link == nil {
 		return
@@ -397,7 +403,8 @@ func (l *loop) flush() bool {
 	return true
 }
 
-// lost gives the connection up because a flush failed. What the server said before, if it did, is the better reason.
+// lost gives the connection up because a flush failed. What the server said before, if it did, is
+// the better reason.
 func (l *loop) lost(err error) {
 	if last := l.link.nc.LastError(); last != nil {
 		err = last
@@ -405,8 +412,9 @@ func (l *loop) lost(err error) {
 	l.detach(err)
 }
 
-// send sends one message. A message that is too large for the server is sent without its payload. dropped says that it
-// can not be sent at all, on any connection; an error that this connection is of no more use.
+// send sends one message. A message that is too large for the server is sent without its payload.
+// dropped says that it can not be sent at all, on any connection; an error that this connection is
+// of no more use.
 func (l *loop) send(it *item, index int, reply string, omit bool) (dropped bool, err error) {
 	l.env.begin(it.set, it.rowless)
 	m := l.env.message(index)

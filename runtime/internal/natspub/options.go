@@ -20,7 +20,8 @@ import (
 const (
 	DefaultRoot      = "cairn"
 	DefaultNamespace = "default"
-	// DefaultMaxOutboxRows and DefaultMaxOutboxBytes (256 MiB) bound what may wait while NATS is away.
+	// DefaultMaxOutboxRows and DefaultMaxOutboxBytes (256 MiB) bound what may wait while NATS is
+	// away.
 	DefaultMaxOutboxRows  = 1_000_000
 	DefaultMaxOutboxBytes = 256 << 20
 	// DefaultMemoryRows and DefaultMemoryBytes (16 MiB) bound what of it is held in memory too.
@@ -34,8 +35,8 @@ const (
 	DefaultAckTimeout = 5 * time.Second
 )
 
-// An Outbox is what a Publisher needs of the engine's store. Reading returns only rows that are durable, in the order of
-// their sequence numbers, without a hole that could be filled later.
+// An Outbox is what a Publisher needs of the engine's store. Reading returns only rows that are
+// durable, in the order of their sequence numbers, without a hole that could be filled later.
 type Outbox interface {
 	// Outbox returns up to limit rows with sequence numbers greater than after.
 	Outbox(after uint64, limit int) ([]engine.OutboxRow, error)
@@ -45,15 +46,16 @@ type Outbox interface {
 	OutboxSize() (rows, bytes int64)
 }
 
-// An Endpoint is one actor type whose actions and queries are served. Creations are left out: over NATS an actor is
-// created by its first call.
+// An Endpoint is one actor type whose actions and queries are served. Creations are left out: over
+// NATS an actor is created by its first call.
 type Endpoint struct {
 	Type    string
 	Methods []host.Method
 }
 
-// A Dial opens a connection to NATS with the options given in addition to its own. It is called from one goroutine at a
-// time, again and again while there is no connection, and must not outlast the connect timeout of NATS.
+// A Dial opens a connection to NATS with the options given in addition to its own. It is called
+// from one goroutine at a time, again and again while there is no connection, and must not outlast
+// the connect timeout of NATS.
 type Dial func(opts ...nats.Option) (*nats.Conn, error)
 
 // URL dials a server, or a comma-separated list of servers of one cluster, with opts first.
@@ -64,10 +66,12 @@ func URL(url string, opts ...nats.Option) Dial {
 	}
 }
 
-// Options configure a Publisher. Outbox and one of Conn and Dial are needed; the zero value of every other field works.
+// Options configure a Publisher. Outbox and one of Conn and Dial are needed; the zero value of
+// every other field works.
 type Options struct {
-	// Conn is the pattern after which connections are opened: with its servers, credentials and TLS settings. It is not
-	// used itself and may be closed at any time; why, the comment on Publisher says.
+	// Conn is the pattern after which connections are opened: with its servers, credentials and TLS
+	// settings. It is not used itself and may be closed at any time; why, the comment on Publisher
+	// says.
 	Conn *nats.Conn
 	// Dial opens connections. It takes precedence over Conn.
 	Dial Dial
@@ -75,8 +79,8 @@ type Options struct {
 	Root string
 	// Namespace is that of calls, and of change sets that name none. "" means DefaultNamespace.
 	Namespace string
-	// JetStream demands, for each message, the acknowledgement of a stream. Without it, a message counts as published when
-	// the server has it.
+	// JetStream demands, for each message, the acknowledgement of a stream. Without it, a message
+	// counts as published when the server has it.
 	JetStream bool
 	// Outbox is the store's outbox.
 	Outbox Outbox
@@ -86,16 +90,19 @@ type Options struct {
 	Endpoints []Endpoint
 	// Version is that of the program, shown by NATS tools: a semantic version. "" means "0.0.0".
 	Version string
-	// MaxOutboxRows and MaxOutboxBytes bound the outbox; see Publisher.Refuse. 0 means the defaults.
+	// MaxOutboxRows and MaxOutboxBytes bound the outbox; see Publisher.Refuse. 0 means the
+	// defaults.
 	MaxOutboxRows, MaxOutboxBytes int64
-	// MemoryRows and MemoryBytes bound the change sets that wait in memory; those beyond are read from the store later. 0
-	// means the defaults.
+	// MemoryRows and MemoryBytes bound the change sets that wait in memory; those beyond are read
+	// from the store later. 0 means the defaults.
 	MemoryRows, MemoryBytes int
-	// MaxCalls is how many calls are served at once; more are refused with code Overloaded. 0 means DefaultMaxCalls.
+	// MaxCalls is how many calls are served at once; more are refused with code Overloaded. 0 means
+	// DefaultMaxCalls.
 	MaxCalls int
 	// CallTimeout bounds a call that has no header HeaderTimeout. 0 means DefaultCallTimeout.
 	CallTimeout time.Duration
-	// AckTimeout is after how long a message that no stream acknowledged is sent again. 0 means DefaultAckTimeout.
+	// AckTimeout is after how long a message that no stream acknowledged is sent again. 0 means
+	// DefaultAckTimeout.
 	AckTimeout time.Duration
 	// Logger receives what operators should know. nil discards it.
 	Logger *slog.Logger

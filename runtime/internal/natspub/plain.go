@@ -11,23 +11,27 @@ import (
 const (
 	// maxBatches is how many batches may be on the way at once.
 	maxBatches = 3
-	// batchRows and batchBytes are the size of a full batch. With maxBatches of them on the way there is room in the
-	// window for one more, which is read and decoded meanwhile.
+	// batchRows and batchBytes are the size of a full batch. With maxBatches of them on the way
+	// there is room in the window for one more, which is read and decoded meanwhile.
 	batchRows  = windowRows / (maxBatches + 1)
 	batchBytes = windowBytes / (maxBatches + 1)
 )
 
-// plain publishes without acknowledgements: it sends the window in batches and flushes each. Its claims:
+// plain publishes without acknowledgements: it sends the window in batches and flushes each. Its
+// claims:
 //
-//  1. A message counts as arrived when the server has answered a flush that was sent after it on the same connection.
-//  2. Batches are sent in the order of the window and confirmed in that order. The batches on the way are the beginning
-//     of the window. When the connection is lost, the unconfirmed messages are sent again, in order, on the next one.
-//     After a message that could not be sent, a connection sends no other.
-//  3. At most maxBatches are on the way, so that the server has work while rows are read and deleted. A batch that is not
-//     full waits until nothing is on the way: a small batch is not worth a flush.
+//  1. A message counts as arrived when the server has answered a flush that was sent after it on
+//     the same connection.
+//  2. Batches are sent in the order of the window and confirmed in that order. The batches on the
+//     way are the beginning of the window. When the connection is lost, the unconfirmed messages
+//     are sent again, in order, on the next one. After a message that could not be sent, a
+//     connection sends no other.
+//  3. At most maxBatches are on the way, so that the server has work while rows are read and
+//     deleted. A batch that is not full waits until nothing is on the way: a small batch is not
+//     worth a flush.
 //
-// It belongs to the loop's goroutine. From attach to detach, a second goroutine sends. It alone uses the loop's envelope
-// and its send during that time.
+// It belongs to the loop's goroutine. From attach to detach, a second goroutine sends. It alone
+// uses the loop's envelope and its send during that time.
 type plain struct {
 	l       *loop
 	batches []*batch // on the way, the oldest first
@@ -82,8 +86,8 @@ func (s *plain) answer() <-chan error {
 	return s.batches[0].answer
 }
 
-// publish handles the answers that have come, hands over the next batch, and reports whether it did either. REQUIRES:
-// attached.
+// publish handles the answers that have come, hands over the next batch, and reports whether it did
+// either. REQUIRES: attached.
 func (s *plain) publish() bool {
 	confirmed, err := s.settle()
 	if err != nil {
@@ -134,7 +138,8 @@ func (s *plain) send(b *batch) error {
 	return nil
 }
 
-// flush waits, on another goroutine, until the server has everything sent so far, and then answers for the batch.
+// flush waits, on another goroutine, until the server has everything sent so far, and then answers
+// for the batch.
 func (s *plain) flush(nc *nats.Conn, b *batch) {
 	ctx, cancel := context.WithTimeout(s.l.p.ctx, flushTimeout)
 	s.l.p.wg.Go(func() {
@@ -143,8 +148,8 @@ func (s *plain) flush(nc *nats.Conn, b *batch) {
 	})
 }
 
-// settle handles the answers that have come, without waiting, up to the first error. It reports whether it confirmed a
-// batch.
+// settle handles the answers that have come, without waiting, up to the first error. It reports
+// whether it confirmed a batch.
 func (s *plain) settle() (confirmed bool, err error) {
 	for len(s.batches) > 0 {
 		select {

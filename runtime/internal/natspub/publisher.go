@@ -15,23 +15,25 @@ import (
 
 // A Publisher publishes change sets and serves calls. Its claims:
 //
-//  1. Every change set with a row in the outbox is published at least once, unless it is dropped as the limits say: rows
-//     left by an earlier process first, then what Committed brings, in that order. A row is deleted only when the server,
-//     or with JetStream the stream, has all its messages.
-//  2. The messages of one actor are sent by version and index, and none is sent before it is certain that the one before
-//     it arrived or will be sent again together with it.
+//  1. Every change set with a row in the outbox is published at least once, unless it is dropped as
+//     the limits say: rows left by an earlier process first, then what Committed brings, in that
+//     order. A row is deleted only when the server, or with JetStream the stream, has all its
+//     messages.
+//  2. The messages of one actor are sent by version and index, and none is sent before it is
+//     certain that the one before it arrived or will be sent again together with it.
 //  3. Committed, Life and Refuse never wait for NATS or the disk.
 //  4. When Close returns, every goroutine of the publisher has ended.
 //
-// How order survives a lost connection: the client library reconnects by itself and goes on with the next message, so
-// that one lost in between would be repeated after its successors. Publishing therefore uses a connection of its own that
-// does not reconnect. It delivers a prefix of what was sent and then ends; a new one begins with the first message that
-// is not known to have arrived. Without JetStream that knowledge comes from a flush after each batch. A stream may refuse
-// a message and take the next one, so with JetStream there is one message per actor on the way, and many actors side by
-// side.
+// How order survives a lost connection: the client library reconnects by itself and goes on with
+// the next message, so that one lost in between would be repeated after its successors. Publishing
+// therefore uses a connection of its own that does not reconnect. It delivers a prefix of what was
+// sent and then ends; a new one begins with the first message that is not known to have arrived.
+// Without JetStream that knowledge comes from a flush after each batch. A stream may refuse a
+// message and take the next one, so with JetStream there is one message per actor on the way, and
+// many actors side by side.
 //
-// How order survives a full memory: see queue. There is one goroutine that publishes, and it alone reads and deletes
-// rows. Without JetStream it has another one send meanwhile: see plain.
+// How order survives a full memory: see queue. There is one goroutine that publishes, and it alone
+// reads and deletes rows. Without JetStream it has another one send meanwhile: see plain.
 type Publisher struct {
 	opts     Options
 	outbox   Outbox
@@ -60,10 +62,11 @@ type Publisher struct {
 	loop loop
 }
 
-// Start runs a publisher. It does not wait for NATS: with no server in reach it connects as soon as there is one. ctx
-// bounds Start alone.
+// Start runs a publisher. It does not wait for NATS: with no server in reach it connects as soon as
+// there is one. ctx bounds Start alone.
 //
-// REQUIRES: the rows of the outbox are those of earlier processes; the first commit with a row comes after Start.
+// REQUIRES: the rows of the outbox are those of earlier processes; the first commit with a row
+// comes after Start.
 func Start(ctx context.Context, o Options) (*Publisher, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -111,8 +114,9 @@ func ignore(err, target error) error {
 	return err
 }
 
-// lastRow finds the highest sequence number of the outbox, 0 if it is empty, in a number of reads that grows with the
-// logarithm of the answer. To read the whole outbox instead would delay the start of a node by all that waits.
+// lastRow finds the highest sequence number of the outbox, 0 if it is empty, in a number of reads
+// that grows with the logarithm of the answer. To read the whole outbox instead would delay the
+// start of a node by all that waits.
 func lastRow(ctx context.Context, o Outbox) (uint64, error) {
 	var last uint64
 	for step := uint64(1); step > 0; {
@@ -140,15 +144,15 @@ func lastRow(ctx context.Context, o Outbox) (uint64, error) {
 	return last, nil
 }
 
-// Committed takes over a change set that is durable and stands in the outbox under seq. It is called in version order
-// per actor, and keeps cs: nobody may change it afterwards.
+// Committed takes over a change set that is durable and stands in the outbox under seq. It is
+// called in version order per actor, and keeps cs: nobody may change it afterwards.
 func (p *Publisher) Committed(seq uint64, cs *engine.ChangeSet) {
 	p.queue.push(newRecord(seq, cs))
 	p.wake()
 }
 
-// Life takes over a change set that has no commit and no row. It is dropped, and counted, when the memory is full, and
-// lost with the process. It keeps cs.
+// Life takes over a change set that has no commit and no row. It is dropped, and counted, when the
+// memory is full, and lost with the process. It keeps cs.
 func (p *Publisher) Life(cs *engine.ChangeSet) {
 	if !p.queue.push(newRecord(0, cs)) {
 		p.metrics.dropped.WithLabelValues(dropMemoryFull).Add(float64(len(cs.Changes)))
@@ -157,8 +161,9 @@ func (p *Publisher) Life(cs *engine.ChangeSet) {
 	p.wake()
 }
 
-// Refuse returns an *host.Error with code Unavailable, marked retryable, while a commit with a durable event must be
-// refused: the outbox is over its limit and nothing in it may be dropped, or it is over the limit by a quarter. Else nil.
+// Refuse returns an *host.Error with code Unavailable, marked retryable, while a commit with a
+// durable event must be refused: the outbox is over its limit and nothing in it may be dropped, or
+// it is over the limit by a quarter. Else nil.
 func (p *Publisher) Refuse() error {
 	rows, bytes := p.outbox.OutboxSize()
 	if !p.over(rows, bytes) {
@@ -191,10 +196,11 @@ func (p *Publisher) Lag() time.Duration {
 	return 0
 }
 
-// Close stops serving calls, waits for those in flight, publishes what waits if there is a connection, and ends. What
-// it could not publish stays in the outbox. When ctx ends first, calls in flight are cancelled, publishing stops, and
-// the error is that of ctx; Close then still waits for its goroutines, which takes at most the timeouts of a write and
-// of a connection attempt. No commit may be handed over during or after Close.
+// Close stops serving calls, waits for those in flight, publishes what waits if there is a
+// connection, and ends. What it could not publish stays in the outbox. When ctx ends first, calls
+// in flight are cancelled, publishing stops, and the error is that of ctx; Close then still waits
+// for its goroutines, which takes at most the timeouts of a write and of a connection attempt. No
+// commit may be handed over during or after Close.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.once.Do(func() {
 		stop := context.AfterFunc(ctx, p.cancel)

@@ -72,7 +72,8 @@ func TestKilledBetweenCommitAndPublishAnEventAppearsOnce(t *testing.T) {
 	})
 }
 
-// Commits while NATS is away, a power cut that takes what was not synced, and a second node on what is left.
+// Commits while NATS is away, a power cut that takes what was not synced, and a second node on what
+// is left.
 func TestEventsSurviveAPowerCut(t *testing.T) {
 	bothModes(t, func(t *testing.T, acks bool) {
 		disk := engine.NewDisk()
@@ -301,8 +302,9 @@ func TestLifeChangesAreToldApart(t *testing.T) {
 	}
 }
 
-// In a synctest bubble the client library must not be asked to flush or wait with a timeout of its own: it keeps timers
-// in a pool that outlives the bubble. The publisher passes contexts instead, which is what this test relies on.
+// In a synctest bubble the client library must not be asked to flush or wait with a timeout of its
+// own: it keeps timers in a pool that outlives the bubble. The publisher passes contexts instead,
+// which is what this test relies on.
 func TestServerAndPublisherRunInABubbleWithVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := localnats.Start(localnats.Options{})

@@ -10,14 +10,16 @@ import (
 
 // A record is a change set that waits to be published.
 type record struct {
-	// seq is the row of the outbox, 0 for a change set without one. Such a one has a number of this process instead.
+	// seq is the row of the outbox, 0 for a change set without one. Such a one has a number of this
+	// process instead.
 	seq     uint64
 	rowless uint64
 	set     *engine.ChangeSet
 	size    int
 }
 
-// newRecord measures a change set. The size is an estimate of the memory that it holds, good to a small factor.
+// newRecord measures a change set. The size is an estimate of the memory that it holds, good to a
+// small factor.
 func newRecord(seq uint64, set *engine.ChangeSet) record {
 	size := 256 + len(set.Traceparent)
 	for i := range set.Changes {
@@ -42,12 +44,14 @@ type run struct {
 
 // A queue holds what waits, in the order in which it became durable. Its claims:
 //
-//  1. A record with a row is never lost: when the memory is full, its row's number is kept instead, and its turn comes
-//     in the same place.
-//  2. The order is that of push, across memory and rows: while rows wait, later records join them and not the memory.
+//  1. A record with a row is never lost: when the memory is full, its row's number is kept instead,
+//     and its turn comes in the same place.
+//  2. The order is that of push, across memory and rows: while rows wait, later records join them
+//     and not the memory.
 //  3. push never waits for anything but the queue's own short lock.
 //
-// Rows made by one process have nearly consecutive numbers, so that a million of them are a few runs.
+// Rows made by one process have nearly consecutive numbers, so that a million of them are a few
+// runs.
 type queue struct {
 	maxRows, maxBytes int
 
@@ -60,7 +64,8 @@ type queue struct {
 	rowless uint64
 }
 
-// push adds a record. The result is false if it was dropped, which happens only to records without a row.
+// push adds a record. The result is false if it was dropped, which happens only to records without
+// a row.
 func (q *queue) push(r record) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

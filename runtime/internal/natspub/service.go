@@ -9,8 +9,9 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// A service is the micro service that serves the calls (ADR-32 of NATS): it says what is served, and how it went. Package micro is not
-// used for that, because it answers such questions to any reply subject that a client names.
+// A service is the micro service that serves the calls (ADR-32 of NATS): it says what is served,
+// and how it went. Package micro is not used for that, because it answers such questions to any
+// reply subject that a client names.
 type service struct {
 	c        *calls
 	nc       *nats.Conn

@@ -24,12 +24,15 @@ const errTooLarge = 10054
 
 // streams publishes with acknowledgements. Its claims:
 //
-//  1. Of each actor at most one message is on the way, so that a stream which refuses one and takes the next can not
-//     bring them out of order. The messages of different actors are on the way at the same time.
-//  2. A message counts as arrived when a stream acknowledged it. If no stream covers its subject, which is asked for
-//     before the first message of each kind, a best-effort message is published without one; a durable event waits until
-//     there is a stream, and with it the later changes of its actor.
-//  3. A message that is refused, or not acknowledged in time, is sent again after a pause that grows. Only its actor waits.
+//  1. Of each actor at most one message is on the way, so that a stream which refuses one and takes
+//     the next can not bring them out of order. The messages of different actors are on the way at
+//     the same time.
+//  2. A message counts as arrived when a stream acknowledged it. If no stream covers its subject,
+//     which is asked for before the first message of each kind, a best-effort message is published
+//     without one; a durable event waits until there is a stream, and with it the later changes of
+//     its actor.
+//  3. A message that is refused, or not acknowledged in time, is sent again after a pause that
+//     grows. Only its actor waits.
 //
 // It belongs to the loop's goroutine, except for replies.
 type streams struct {
@@ -60,7 +63,8 @@ type lane struct {
 	queued   bool // in ready
 }
 
-// A flight is a message that waits for its acknowledgement, or a question that waits for its answer.
+// A flight is a message that waits for its acknowledgement, or a question that waits for its
+// answer.
 type flight struct {
 	lane *lane
 	sent time.Time
@@ -111,7 +115,8 @@ func (s *streams) attach(nc *nats.Conn) error {
 	return nil
 }
 
-// detach forgets what is on the way. The items begin again with their first message that did not arrive.
+// detach forgets what is on the way. The items begin again with their first message that did not
+// arrive.
 func (s *streams) detach() {
 	s.mu.Lock()
 	s.replies = nil
@@ -158,7 +163,8 @@ func (s *streams) rouse(ln *lane) {
 	}
 }
 
-// publish handles replies, sends what may be sent and returns whether items were done. REQUIRES: attached.
+// publish handles replies, sends what may be sent and returns whether items were done. REQUIRES:
+// attached.
 func (s *streams) publish() bool {
 	before := len(s.l.window)
 	s.receive()

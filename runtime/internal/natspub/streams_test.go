@@ -99,7 +99,8 @@ func TestOneTurnsChangesStayTogetherAndInOrder(t *testing.T) {
 	wantValue(t, r.metrics.published, familyEvent, 40)
 }
 
-// A stream removes messages with an id that it has. Two changes without a commit may be of the same version and millisecond.
+// A stream removes messages with an id that it has. Two changes without a commit may be of the same
+// version and millisecond.
 func TestAStreamKeepsTwoVerbsOfOneMillisecond(t *testing.T) {
 	r := publishing(t, Options{JetStream: true}, jetstream.StreamConfig{Name: "AUDIT", Subjects: []string{"cairn.*.audit.>"}})
 	eventually(t, "connected", r.Connected)
@@ -111,7 +112,8 @@ func TestAStreamKeepsTwoVerbsOfOneMillisecond(t *testing.T) {
 	r.srv.awaitStored("AUDIT", 2)
 }
 
-// A backup that is put back has its actors use versions again, and what they do then is not taken for what was published before.
+// A backup that is put back has its actors use versions again, and what they do then is not taken
+// for what was published before.
 func TestVersionsAfterARestoreAreOtherMessages(t *testing.T) {
 	r := publishing(t, Options{JetStream: true}, allEvents)
 	for _, later := range []int64{0, 1} {
@@ -124,8 +126,8 @@ func TestVersionsAfterARestoreAreOtherMessages(t *testing.T) {
 	errorIf(t, len(ids) != 2 || ids[0] == ids[1], "stored %v", ids)
 }
 
-// mute dials a first connection on which the server's answers to flushes are heard up to a number, and further ones when
-// the test lets go.
+// mute dials a first connection on which the server's answers to flushes are heard up to a number,
+// and further ones when the test lets go.
 type mute struct {
 	url   string
 	heard int
@@ -243,8 +245,9 @@ func TestBatchesOnTheWayAreSentAgainInOrderWhenTheConnectionBreaksBetweenThem(t 
 			}
 			r, dialer := newMute(t, answers, box, Options{})
 
-			// Flushes of several batches may be under way in any order. The answer that gets through may be to a later
-			// flush, and then does not confirm the first batch. Without an answer nothing is deleted.
+			// Flushes of several batches may be under way in any order. The answer that gets
+			// through may be to a later flush, and then does not confirm the first batch. Without
+			// an answer nothing is deleted.
 			sent := (answers + 2) * batchRows
 			r.wantVersions(1, sent)
 			dialer.conn.Close()
@@ -253,8 +256,8 @@ func TestBatchesOnTheWayAreSentAgainInOrderWhenTheConnectionBreaksBetweenThem(t 
 				t.Fatalf("%d rows of %d, although %d answers were heard", rows, versions, answers)
 			}
 
-			// All that is not confirmed comes again, in order, from the first. The server may still read what was sent over the
-			// lost connection meanwhile, which is in order as well.
+			// All that is not confirmed comes again, in order, from the first. The server may still
+			// read what was sent over the lost connection meanwhile, which is in order as well.
 			dialer.letGo()
 			for before, again := sent+1, 0; again <= versions; {
 				switch v := versionOf(t, r.next()); {

@@ -15,14 +15,15 @@ const (
 	familyCall   = "call"
 )
 
-// maxSubject is how long a subject may be, in bytes. A server reads the control line of a message (verb, subject, reply
-// subject, sizes) into 4,096 bytes by default and ends the connection of a client that exceeds them, so that one such
-// message would stop all others.
+// maxSubject is how long a subject may be, in bytes. A server reads the control line of a message
+// (verb, subject, reply subject, sizes) into 4,096 bytes by default and ends the connection of a
+// client that exceeds them, so that one such message would stop all others.
 const maxSubject = 4096 - 128
 
 const upperHex = "0123456789ABCDEF"
 
-// reserved reports whether a byte of a key part must be escaped: NATS gives it a meaning, or the escaping does.
+// reserved reports whether a byte of a key part must be escaped: NATS gives it a meaning, or the
+// escaping does.
 func reserved(c byte) bool {
 	switch c {
 	case '.', '*', '>', '%', ' ', 0x7F:
@@ -31,8 +32,9 @@ func reserved(c byte) bool {
 	return c < 0x20
 }
 
-// AppendToken appends the subject token that stands for s: reserved bytes become %XX with upper-case digits, "" becomes
-// "%", and "_", which as a token stands for the empty key, becomes "%5F". Different strings have different tokens.
+// AppendToken appends the subject token that stands for s: reserved bytes become %XX with
+// upper-case digits, "" becomes "%", and "_", which as a token stands for the empty key, becomes
+// "%5F". Different strings have different tokens.
 func AppendToken(dst []byte, s string) []byte {
 	switch s {
 	case "":
@@ -64,8 +66,8 @@ func (e *TokenError) Error() string {
 	return fmt.Sprintf("subject token %q: %s", e.Token, e.Reason)
 }
 
-// ParseToken returns the string that the token stands for. It accepts exactly what AppendToken writes, so that each key
-// has one subject; anything else is a *TokenError.
+// ParseToken returns the string that the token stands for. It accepts exactly what AppendToken
+// writes, so that each key has one subject; anything else is a *TokenError.
 func ParseToken(token string) (string, error) {
 	switch token {
 	case "":
@@ -125,8 +127,8 @@ func AppendKey(dst []byte, key []string) []byte {
 	return dst
 }
 
-// ParseKey returns the key that the tokens, joined by dots, stand for: the inverse of AppendKey. The error is a
-// *TokenError.
+// ParseKey returns the key that the tokens, joined by dots, stand for: the inverse of AppendKey.
+// The error is a *TokenError.
 func ParseKey(tokens string) ([]string, error) {
 	if tokens == "_" {
 		return []string{}, nil
@@ -158,8 +160,9 @@ func NewSubjects(root string) (Subjects, error) {
 	return Subjects{root}, nil
 }
 
-// forged reports whether an answer to a reply subject would be a message of another kind: a call or an event of a node, or a command to
-// the server. NATS lets a client name reply subjects that it may not publish to, and the node may.
+// forged reports whether an answer to a reply subject would be a message of another kind: a call or
+// an event of a node, or a command to the server. NATS lets a client name reply subjects that it
+// may not publish to, and the node may.
 func (s Subjects) forged(reply string) bool {
 	return strings.HasPrefix(reply, s.root+".") || strings.HasPrefix(reply, "$")
 }
@@ -203,7 +206,8 @@ func (s Subjects) Call(namespace, typ, method string, key []string) string {
 	return string(s.append(nil, namespace, familyCall, typ, method, key))
 }
 
-// Calls is the subject, with a wildcard for the key, on which one method of an actor type is served.
+// Calls is the subject, with a wildcard for the key, on which one method of an actor type is
+// served.
 func (s Subjects) Calls(namespace, typ, method string) string {
 	return string(append(s.appendPrefix(nil, namespace, familyCall, typ, method), ".>"...))
 }

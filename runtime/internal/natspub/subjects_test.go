@@ -24,8 +24,9 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// TestSubjectScripts makes subjects of the parts of testdata/subjects, and reads them. What is written is read back as it was.
-// `go test -run SubjectScripts -rewrite ./runtime/internal/natspub` writes the results anew.
+// TestSubjectScripts makes subjects of the parts of testdata/subjects, and reads them. What is
+// written is read back as it was. `go test -run SubjectScripts -rewrite ./runtime/internal/natspub`
+// writes the results anew.
 func TestSubjectScripts(t *testing.T) {
 	commands := map[string]func(t *testing.T, line string) string{
 		"token": func(t *testing.T, line string) string {
@@ -212,7 +213,8 @@ func shown(ctx context.Context, r *host.Request) (host.Reply, error) {
 	return host.Reply{Output: []byte(text)}, nil
 }
 
-// withoutError takes away the headers that say what an error in the body says, and returns the ones that say something else.
+// withoutError takes away the headers that say what an error in the body says, and returns the ones
+// that say something else.
 func withoutError(m *nats.Msg) (others []string) {
 	var e host.Error
 	if json.Unmarshal(m.Data, &e) != nil || e.Code == "" {
@@ -237,8 +239,9 @@ func withoutError(m *nats.Msg) (others []string) {
 	return others
 }
 
-// TestCallScripts sends the requests of testdata/calls, one a line: the end of a subject, a body, and headers. It prints the headers and
-// the body of each answer, without headers that say what an error in the body says.
+// TestCallScripts sends the requests of testdata/calls, one a line: the end of a subject, a body,
+// and headers. It prints the headers and the body of each answer, without headers that say what an
+// error in the body says.
 // `go test -run CallScripts -rewrite ./runtime/internal/natspub` writes the answers anew.
 func TestCallScripts(t *testing.T) {
 	r := publishing(t, Options{

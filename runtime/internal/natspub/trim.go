@@ -6,8 +6,8 @@ import (
 	"github.com/cairn-run/cairn/engine"
 )
 
-// trim drops rows that hold only best-effort changes, oldest first, while the outbox is over its limit, until a tenth
-// of the limit is free. Rows on the way stay.
+// trim drops rows that hold only best-effort changes, oldest first, while the outbox is over its
+// limit, until a tenth of the limit is free. Rows on the way stay.
 func (l *loop) trim() {
 	p := l.p
 	rows, bytes := p.outbox.OutboxSize()

@@ -50,7 +50,8 @@ func jsonCall(key, name, input string) *host.Request {
 	return &host.Request{Address: pAddr(key), Method: name, Codec: host.JSON, Input: []byte(input)}
 }
 
-// wantRecords compares the records of an actor, the latest first, with the fields that differ in a test.
+// wantRecords compares the records of an actor, the latest first, with the fields that differ in a
+// test.
 func (g *stage) wantRecords(key string, show func(r audit.Record) string, want ...string) {
 	g.t.Helper()
 	got := []string{}
@@ -62,7 +63,8 @@ func (g *stage) wantRecords(key string, show func(r audit.Record) string, want .
 
 func byVerb(r audit.Record) string { return r.Verb }
 
-// audited are the methods of operators that change something, with an input each, and what must be done before: a method and its input.
+// audited are the methods of operators that change something, with an input each, and what must be
+// done before: a method and its input.
 var audited = map[string]trial{
 	host.ActorPause: {input: `{"reason":"r"}`}, host.ActorResume: {before: [][2]string{{host.ActorPause, ``}}}, host.ActorWake: {}, host.ActorSleep: {}, host.ActorRetry: {},
 	host.StateReplace: {input: `{"state":{"N":5},"version":2}`},
@@ -224,8 +226,9 @@ func TestFieldsOfRecordsStay(t *testing.T) {
 		"a record has")
 }
 
-// What the program and its actors do to a store that their type does not open is no verb, unless they say why. Neither is what the
-// holder of a token does. What callers may do with a store that is open is one only with a reason.
+// What the program and its actors do to a store that their type does not open is no verb, unless
+// they say why. Neither is what the holder of a token does. What callers may do with a store that
+// is open is one only with a reason.
 func TestTheProgramIsNoOperatorOfAStore(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil, &puppetType{name: "p"}, &puppetType{name: "open", migrations: schema[:1], openSQL: true})
@@ -320,8 +323,8 @@ func TestTheLogIsReadInPagesAndFollowed(t *testing.T) {
 	})
 }
 
-// TestAVerbAndItsRecordAreThereOrNot cuts the power at each sync around verbs, and compares the limits that the last record set with
-// the ones of the actor.
+// TestAVerbAndItsRecordAreThereOrNot cuts the power at each sync around verbs, and compares the
+// limits that the last record set with the ones of the actor.
 func TestAVerbAndItsRecordAreThereOrNot(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
@@ -369,7 +372,8 @@ func TestTextThatIsNotUTF8DoesNotSpoilTheLog(t *testing.T) {
 	g.wantRecords("a", func(r audit.Record) string { return r.Verb + r.Reason }, "actor.destroy\uFFFD", "actor.pauseto see")
 }
 
-// Verbs without a commit are recorded before they begin, so that the record is there however the call ends.
+// Verbs without a commit are recorded before they begin, so that the record is there however the
+// call ends.
 func TestAVerbWhoseCallerLeavesIsRecorded(t *testing.T) {
 	slow := func(*puppet, host.Turn) error { time.Sleep(time.Second); return nil }
 	bubble(t, nil, []*puppetType{{name: "p", wake: slow, sleep: slow}}, func(t *testing.T, g *stage) {
@@ -455,8 +459,8 @@ func TestADestructionNamesTheActorThatMakesIt(t *testing.T) {
 	g.wantRecords("a", by, mine, mine, mine, mine+"why", mine, mine)
 }
 
-// A record of a time to come shows the time that the clock had. It hides no later record, is not shown as if it were new, and is removed
-// when the records after it are.
+// A record of a time to come shows the time that the clock had. It hides no later record, is not
+// shown as if it were new, and is removed when the records after it are.
 func TestAClockThatWasAheadSpoilsNoRecord(t *testing.T) {
 	disk := engine.NewDisk()
 	const day = 24 * time.Hour

@@ -33,7 +33,8 @@ func crowd(n int) (*event.Hub, []*conn.LiveConnection) {
 	return h, all
 }
 
-// BenchmarkPublish measures what the gate does for one event: it hands it to the buffers of 1,000 connections.
+// BenchmarkPublish measures what the gate does for one event: it hands it to the buffers of 1,000
+// connections.
 func BenchmarkPublish(b *testing.B) {
 	for name, e := range map[string]host.EmittedEvent{
 		"all":          {Name: "said", Data: []byte(`"hello"`)},
@@ -81,7 +82,8 @@ func BenchmarkFollow(b *testing.B) {
 	}
 }
 
-// BenchmarkReconnect measures how fast 1,000 clients that were lost come back at once, hook and all.
+// BenchmarkReconnect measures how fast 1,000 clients that were lost come back at once, hook and
+// all.
 func BenchmarkReconnect(b *testing.B) {
 	h := newHotel(b, puppetType{connect: add(0), disconnect: add(0)}, host.Limits{})
 	tokens := make([]string, 1000)
@@ -103,7 +105,8 @@ func BenchmarkReconnect(b *testing.B) {
 
 var quickLook = jsonCall("a", "look", string(remember(glance(func(*puppetState, host.Reader) error { return nil }))))
 
-// BenchmarkTraced compares calls of a node that records nothing with those of one whose callers are not traced, or all are.
+// BenchmarkTraced compares calls of a node that records nothing with those of one whose callers are
+// not traced, or all are.
 func BenchmarkTraced(b *testing.B) {
 	for mode, o := range map[string]parttrace.Options{"off": {Off: true}, "rate spent": {PerSecond: 1}, "all": {PerSecond: 1 << 40}} {
 		g := newStage(b, func(all *Options) { all.Traces = o })
@@ -121,8 +124,9 @@ func BenchmarkTraced(b *testing.B) {
 	}
 }
 
-// BenchmarkQueryTracedPair compares queries of a node that records nothing with those of one whose rate is spent, in pairs of short
-// turns, so that what else the machine does hits both. It reports how many of these come in the time of one of those.
+// BenchmarkQueryTracedPair compares queries of a node that records nothing with those of one whose
+// rate is spent, in pairs of short turns, so that what else the machine does hits both. It reports
+// how many of these come in the time of one of those.
 func BenchmarkQueryTracedPair(b *testing.B) {
 	var nodes [2]*stage
 	for i, o := range []parttrace.Options{{Off: true}, {PerSecond: 1}} {
@@ -156,8 +160,8 @@ func pairs(b *testing.B, nodes [2]*stage, calls int, do func(*stage) error) {
 	b.ReportMetric(float64(off)/float64(on), "ratio")
 }
 
-// BenchmarkCountedPair compares a node that does not count what actors do with one that does: queries, calls, and calls that wake the
-// actor and put it to sleep.
+// BenchmarkCountedPair compares a node that does not count what actors do with one that does:
+// queries, calls, and calls that wake the actor and put it to sleep.
 func BenchmarkCountedPair(b *testing.B) {
 	for name, do := range map[string]func(g *stage) error{
 		"query": func(g *stage) error { _, err := g.Call(context.Background(), quickLook); return err },

@@ -23,7 +23,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 )
 
-// changeLog is a sink of changes. It keeps a line for each: its kind and name, and what else it says.
+// changeLog is a sink of changes. It keeps a line for each: its kind and name, and what else it
+// says.
 type changeLog struct {
 	mu     sync.Mutex
 	lines  []string
@@ -105,8 +106,8 @@ func TestAWrittenRunIsPublishedOncePerTurn(t *testing.T) {
 	})
 }
 
-// What is published is listed: every kind of change as its own family or in the table of kinds, which has no others, and every
-// transition of an actor's life.
+// What is published is listed: every kind of change as its own family or in the table of kinds,
+// which has no others, and every transition of an actor's life.
 func TestEveryKindOfChangeIsInTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/nats.md")
 	must(t, err)
@@ -170,7 +171,8 @@ func TestATurnPublishesSoManyChangesOfKeysAndCountsTheRest(t *testing.T) {
 	}
 }
 
-// A node without NATS tells of the changes of all actors while they are followed, and writes no outbox for it.
+// A node without NATS tells of the changes of all actors while they are followed, and writes no
+// outbox for it.
 func TestChangesOfAllActorsAreFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newStage(t, nil, &puppetType{name: "p"}, &puppetType{name: "q"})

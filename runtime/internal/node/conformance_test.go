@@ -21,7 +21,8 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// TestPartsConform runs the conformance suite on each part of a node, in the composition that a node has.
+// TestPartsConform runs the conformance suite on each part of a node, in the composition that a
+// node has.
 func TestPartsConform(t *testing.T) {
 	var names []string
 	for _, s := range conforming() {

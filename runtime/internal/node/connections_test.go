@@ -195,8 +195,9 @@ func TestClientThatGivesUpWhileConnectingLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestNoEventIsLostOrDoubledHoweverConnectionsAndTurnsMeet is for the race detector, too: real time, everything at once.
-// Every client gets all events after its cursor, without a hole, over however many connections.
+// TestNoEventIsLostOrDoubledHoweverConnectionsAndTurnsMeet is for the race detector, too: real
+// time, everything at once. Every client gets all events after its cursor, without a hole, over
+// however many connections.
 func TestNoEventIsLostOrDoubledHoweverConnectionsAndTurnsMeet(t *testing.T) {
 	h := newHotel(t, puppetType{disconnect: noting}, host.Limits{EventHistory: 100_000})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -364,7 +365,8 @@ func (h *hotel) wakes() int {
 	return len(rows)
 }
 
-// heard reads what comes within a second: texts of events, and the events missed. It ends early when the connection does.
+// heard reads what comes within a second: texts of events, and the events missed. It ends early
+// when the connection does.
 func heard(l host.LiveConnection) (texts []string, last, missed uint64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -549,7 +551,8 @@ func TestClientThatGivesUpWaitingForTheHistoryMissesNothing(t *testing.T) {
 	})
 }
 
-// TestNothingIsHeldAfterTheLastClientHoweverTheyEnd is for the race detector: real time, everything at once.
+// TestNothingIsHeldAfterTheLastClientHoweverTheyEnd is for the race detector: real time, everything
+// at once.
 func TestNothingIsHeldAfterTheLastClientHoweverTheyEnd(t *testing.T) {
 	g := newStage(t, func(o *Options) { o.MaxEventBytes = 64 << 10 }, listeners()...)
 	keys := []string{"a", "b", "c"}

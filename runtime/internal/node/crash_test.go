@@ -41,7 +41,8 @@ func values(of map[string]kv.Entry) map[string]string {
 	return all
 }
 
-// What a watcher is told is on the disk: whenever the power fails, the store has it, or what came after.
+// What a watcher is told is on the disk: whenever the power fails, the store has it, or what came
+// after.
 func TestWatchersAreToldWhatIsDurable(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.kv("n=0")
@@ -68,8 +69,8 @@ func TestWatchersAreToldWhatIsDurable(t *testing.T) {
 	})
 }
 
-// The power fails after every write and sync while entries change, and a follower goes on, from where it was at that moment, on what
-// is left.
+// The power fails after every write and sync while entries change, and a follower goes on, from
+// where it was at that moment, on what is left.
 func TestFollowersReadEachEventOnceWhateverTheCrash(t *testing.T) {
 	const changes = 15
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
@@ -110,8 +111,8 @@ func TestFollowersReadEachEventOnceWhateverTheCrash(t *testing.T) {
 	})
 }
 
-// The power fails after every write and sync while a map changes: what is left is handled after the start, and the state has each
-// change once.
+// The power fails after every write and sync while a map changes: what is left is handled after the
+// start, and the state has each change once.
 func TestChangesAreHandledOnceWhateverTheCrash(t *testing.T) {
 	const changes = 12
 	handles := &puppetType{
@@ -145,8 +146,8 @@ func TestChangesAreHandledOnceWhateverTheCrash(t *testing.T) {
 	})
 }
 
-// The power fails after every write and sync while entries are put and deleted under a quota, a search index and a log. What is left
-// of each tells the same entries.
+// The power fails after every write and sync while entries are put and deleted under a quota, a
+// search index and a log. What is left of each tells the same entries.
 func TestACommitIsWholeWithItsIndexQuotaAndLogWhateverTheCrash(t *testing.T) {
 	const most = 4
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
@@ -190,7 +191,8 @@ func TestACommitIsWholeWithItsIndexQuotaAndLogWhateverTheCrash(t *testing.T) {
 	})
 }
 
-// Many entries that expire at once are removed in slices. One wake-up leads from each to the next, with a pause for calls.
+// Many entries that expire at once are removed in slices. One wake-up leads from each to the next,
+// with a pause for calls.
 func TestManyEntriesExpireInSlices(t *testing.T) {
 	const entries, most = 2000, 256
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
@@ -230,8 +232,9 @@ func TestManyEntriesExpireInSlices(t *testing.T) {
 	})
 }
 
-// TestTickIsNeitherLostNorRecordedTwiceWhateverTheCrash lets the power fail after every write and sync around ticks, and
-// looks at what is left. The handler notes each run in the state, so state and history must agree, and every tick counts.
+// TestTickIsNeitherLostNorRecordedTwiceWhateverTheCrash lets the power fail after every write and
+// sync around ticks, and looks at what is left. The handler notes each run in the state, so state
+// and history must agree, and every tick counts.
 func TestTickIsNeitherLostNorRecordedTwiceWhateverTheCrash(t *testing.T) {
 	fails := func(due time.Time) bool { return due.Unix()%3 == 0 }
 	puppets := &puppetType{name: "p", tick: func(p *puppet, _ host.Turn) error {
@@ -294,8 +297,8 @@ func TestItemsAreReadInTheEncodingOfTheRequest(t *testing.T) {
 	})
 }
 
-// TestReaderSeesEachItemOnceWhateverTheCrash lets the power fail after every write and sync while an actor appends, and
-// lets each reader go on, from where it was at that moment, on what is left.
+// TestReaderSeesEachItemOnceWhateverTheCrash lets the power fail after every write and sync while
+// an actor appends, and lets each reader go on, from where it was at that moment, on what is left.
 func TestReaderSeesEachItemOnceWhateverTheCrash(t *testing.T) {
 	const items = 20
 	appends := func(g *stage, from int) {

@@ -52,7 +52,8 @@ func TestTaskThatDoesNotReturnIsLeftBehindAndReported(t *testing.T) {
 	}
 }
 
-// Tasks are stopped when nothing else is left to put to sleep, also while they run the attempt of a step.
+// Tasks are stopped when nothing else is left to put to sleep, also while they run the attempt of a
+// step.
 func TestMemoryPressureStopsTasksAfterEverythingElse(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxAwake = 10 }, nil, func(t *testing.T, g *stage) {
 		causes := make(chan error, 100)
@@ -144,7 +145,8 @@ func adds(n int) func(any, host.Turn) error {
 	return func(state any, _ host.Turn) error { state.(*puppetState).N += n; return nil }
 }
 
-// bubble runs a test with a node in a synctest bubble, which fails if a goroutine is left at its end.
+// bubble runs a test with a node in a synctest bubble, which fails if a goroutine is left at its
+// end.
 func bubble(t *testing.T, options func(*Options), types []*puppetType, f func(t *testing.T, g *stage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, newStage(t, options, types...)) })
@@ -163,8 +165,9 @@ func TestTaskIsNotUsedAfterItReturned(t *testing.T) {
 	})
 }
 
-// The task of a calls b, whose turn calls a: no cycle, because a's turn does not wait for its task. What it calls has the trace of the
-// turn that started it, whether it calls by itself or by its context.
+// The task of a calls b, whose turn calls a: no cycle, because a's turn does not wait for its task.
+// What it calls has the trace of the turn that started it, whether it calls by itself or by its
+// context.
 func TestTaskCallsActorsWithoutMakingThemWait(t *testing.T) {
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {

@@ -29,7 +29,8 @@ func wantDamage(t *testing.T, err error, code host.Code) (id string) {
 	return e.Metadata["error_id"]
 }
 
-// breakTables flips a byte of each text in the tables of a store, and returns the names of the tables.
+// breakTables flips a byte of each text in the tables of a store, and returns the names of the
+// tables.
 func (g *stage) breakTables(texts ...string) (names []string) {
 	g.t.Helper()
 	tables, err := filepath.Glob(filepath.Join(g.dir, "*.sst"))
@@ -49,8 +50,8 @@ func (g *stage) breakTables(texts ...string) (names []string) {
 	return names
 }
 
-// TestDamageReachesCallersAsSuch damages blocks of a table that the start does not read: of an actor's keys, of another's database
-// and of a third's state, which then does not wake.
+// TestDamageReachesCallersAsSuch damages blocks of a table that the start does not read: of an
+// actor's keys, of another's database and of a third's state, which then does not wake.
 func TestDamageReachesCallersAsSuch(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
@@ -122,7 +123,8 @@ func TestDamageReachesCallersAsSuch(t *testing.T) {
 	}
 }
 
-// A row that is not what the engine writes is damage, too, and a migration that comes across it is not at fault.
+// A row that is not what the engine writes is damage, too, and a migration that comes across it is
+// not at fault.
 func TestDamageIsSaidWhateverCameAcrossIt(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{

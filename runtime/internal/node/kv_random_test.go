@@ -21,8 +21,9 @@ import (
 	kvpart "github.com/cairn-run/cairn/runtime/internal/part/kv"
 )
 
-// Writers change pairs of entries at random, each pair together, while actors sleep and watchers read now and then. What a watcher
-// knows is never half of a commit, and in the end it is what is stored.
+// Writers change pairs of entries at random, each pair together, while actors sleep and watchers
+// read now and then. What a watcher knows is never half of a commit, and in the end it is what is
+// stored.
 func TestWatchersEndWithWhatIsStored(t *testing.T) {
 	var named kv.Watching
 	for n := range 12 {
@@ -141,8 +142,8 @@ func TestReadsBesideSleepAndDestructionAreWhole(t *testing.T) {
 	})
 }
 
-// Writers change entries at random while the actor sleeps, the node restarts and the power fails. Each follower reads every event
-// once, and the events make what is stored.
+// Writers change entries at random while the actor sleeps, the node restarts and the power fails.
+// Each follower reads every event once, and the events make what is stored.
 func TestFollowersKnowWhatIsStored(t *testing.T) {
 	steps := 150
 	if long() {
@@ -195,8 +196,8 @@ func TestFollowersKnowWhatIsStored(t *testing.T) {
 	}
 }
 
-// Queries read entries from memory as they are in the commit that they read, whatever changes them: puts, deletes, ranges,
-// expiry, rollbacks, waking up again and an actor of the same name.
+// Queries read entries from memory as they are in the commit that they read, whatever changes them:
+// puts, deletes, ranges, expiry, rollbacks, waking up again and an actor of the same name.
 func TestEntriesThatAreReadFromMemoryAreThoseOfTheCommit(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
@@ -264,7 +265,8 @@ func undone(key []byte) map[string]deed {
 	}
 }
 
-// A turn that was undone leaves memory as useful as it was: the next read of its keys is remembered.
+// A turn that was undone leaves memory as useful as it was: the next read of its keys is
+// remembered.
 func TestATurnThatWasUndoneKeepsNothingFromBeingRemembered(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
@@ -318,7 +320,8 @@ func TestEntriesThatAreReadFromMemoryAreNotBehindTheCommit(t *testing.T) {
 	wg.Wait()
 }
 
-// A query goes on reading the commit that it began with, of which it has read nothing when the next one is made.
+// A query goes on reading the commit that it began with, of which it has read nothing when the next
+// one is made.
 func TestAQueryReadsTheCommitThatItBeganWith(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
@@ -355,7 +358,8 @@ func TestAQueryReadsTheCommitThatItBeganWith(t *testing.T) {
 	}
 }
 
-// Queries that run at once share a snapshot. What has expired since the first of them took it is absent for the others.
+// Queries that run at once share a snapshot. What has expired since the first of them took it is
+// absent for the others.
 func TestAnExpiredEntryIsAbsentBesideAnOlderQuery(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
@@ -387,7 +391,8 @@ func TestAnExpiredEntryIsAbsentBesideAnOlderQuery(t *testing.T) {
 	})
 }
 
-// What a query that has ended has listed does not keep files that the store has replaced, though another query reads the same commit.
+// What a query that has ended has listed does not keep files that the store has replaced, though
+// another query reads the same commit.
 func TestAListingThatHasEndedKeepsNoFiles(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", func(_ *puppet, h host.Turn) error {

@@ -119,7 +119,8 @@ func TestCommitsBoundWhatTheyWrite(t *testing.T) {
 	errorIf(t, out.OK || len(out.Failed) != 1, "a commit of the largest size: %+v", out)
 }
 
-// A commit reads so much for its filters and checks, and says so if that is not enough. Then nothing is done.
+// A commit reads so much for its filters and checks, and says so if that is not enough. Then
+// nothing is done.
 func TestCommitsBoundWhatTheyRead(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil, &puppetType{name: "p", limits: host.Limits{TurnTimeout: time.Hour}})
@@ -172,8 +173,9 @@ func TestCommitsBoundWhatTheyRead(t *testing.T) {
 	}
 }
 
-// Defects K21, B20 and L4 of KeyVal: it polls every 100 ms for each key, and the smallest change takes a statement. Here nobody polls: in
-// a day of a thousand watchers nothing happens, and the actor sleeps.
+// Defects K21, B20 and L4 of KeyVal: it polls every 100 ms for each key, and the smallest change
+// takes a statement. Here nobody polls: in a day of a thousand watchers nothing happens, and the
+// actor sleeps.
 func TestL4IdleWatchersDoNothing(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.kv("k.0=0")
@@ -204,8 +206,9 @@ func TestL4IdleWatchersDoNothing(t *testing.T) {
 	})
 }
 
-// Defect B19 of KeyVal: its client watches prefixes under a name that the server does not know, and never gets a change. Here an
-// input that says nothing is refused, as are too many names and too many watchers.
+// Defect B19 of KeyVal: its client watches prefixes under a name that the server does not know, and
+// never gets a change. Here an input that says nothing is refused, as are too many names and too
+// many watchers.
 func TestB19WatchersThatNameNothingAreRefused(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		many := make([]kv.Key, kv.MaxWatchedKeys+1)

@@ -54,8 +54,8 @@ func TestLimitsThatCannotWorkAreRefused(t *testing.T) {
 	}
 }
 
-// TestBuiltinMethodsCountAgainstTheRateUnlessTheyAreForOperators calls every method that actors have by themselves while the
-// bucket is empty.
+// TestBuiltinMethodsCountAgainstTheRateUnlessTheyAreForOperators calls every method that actors
+// have by themselves while the bucket is empty.
 func TestBuiltinMethodsCountAgainstTheRateUnlessTheyAreForOperators(t *testing.T) {
 	counted := make(map[string]bool)
 	for name := range strings.FieldsSeq("queue.send queue.receive queue.result queue.stats schedule.list alarm.list " +
@@ -103,7 +103,8 @@ func TestACallThatWaitsCountsOnceAgainstTheRate(t *testing.T) {
 	})
 }
 
-// A declaration has the bounds of limits without the store, so a wrong one is refused as such and with its other faults.
+// A declaration has the bounds of limits without the store, so a wrong one is refused as such and
+// with its other faults.
 func TestDeclarationsAndTheNodeAgreeOnTheBoundsOfLimits(t *testing.T) {
 	for field, bounds := range map[string][2]int64{
 		"ValueBytes": {1, engine.MaxValueCap}, "WriteSetBytes": {4 << 10, engine.MaxWriteSetCap}, "StorageBytes": {1, 1 << 60},
@@ -190,8 +191,8 @@ func TestReplyDoesNotWaitForManyTurnsThatAreQuickOneByOne(t *testing.T) {
 	})
 }
 
-// TestFloodedActorDoesNotKeepOthersWaiting counts instead of measuring time: how many turns of a flooded actor overtake a
-// call to another, on one processor.
+// TestFloodedActorDoesNotKeepOthersWaiting counts instead of measuring time: how many turns of a
+// flooded actor overtake a call to another, on one processor.
 func TestFloodedActorDoesNotKeepOthersWaiting(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	g := newStage(t, nil)
@@ -223,7 +224,8 @@ func TestFloodedActorDoesNotKeepOthersWaiting(t *testing.T) {
 	errorIf(t, n > 10*64, "%d turns of the flooded actor, which has 64 callers, overtake a call in ten", n)
 }
 
-// On one processor, callers that are ready at once call one after the other, each before the actor runs.
+// On one processor, callers that are ready at once call one after the other, each before the actor
+// runs.
 func TestCallsThatComeWhileASyncRunsShareACommit(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
@@ -253,7 +255,8 @@ func TestCallsThatComeWhileASyncRunsShareACommit(t *testing.T) {
 	})
 }
 
-// TestTurnsAndQueriesFitTheirSizeClasses bounds what each call allocates besides its result, by size classes of the allocator.
+// TestTurnsAndQueriesFitTheirSizeClasses bounds what each call allocates besides its result, by
+// size classes of the allocator.
 func TestTurnsAndQueriesFitTheirSizeClasses(t *testing.T) {
 	t.Parallel()
 	n := unsafe.Sizeof(handlerTurn{})

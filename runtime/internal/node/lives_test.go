@@ -49,7 +49,8 @@ func TestRowOfTheWakeIndexWithoutARecordIsRemovedWhenItIsDue(t *testing.T) {
 	}
 }
 
-// farewell is a destroyer that sends a message, as the part of workflow runs does for the run of a child.
+// farewell is a destroyer that sends a message, as the part of workflow runs does for the run of a
+// child.
 type farewell struct{ f deed }
 
 func (x farewell) Destroy(t *kernel.Turn) error {
@@ -122,7 +123,8 @@ func TestDestroyedActorIsNotReadOnceItsEndIsKnown(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
 		a, before := g.Find(pAddr("a")), g.Destroys.Load()
-		// The goroutine that runs the actor stops between the commit that ends the actor and the end of its core.
+		// The goroutine that runs the actor stops between the commit that ends the actor and the
+		// end of its core.
 		stop := &stopper{goOn: make(chan struct{})}
 		attach.Make(&a.Core.Attached, func() *stopper { return stop })
 		err := g.Destroy(t.Context(), a.Address)
@@ -134,7 +136,8 @@ func TestDestroyedActorIsNotReadOnceItsEndIsKnown(t *testing.T) {
 	})
 }
 
-// A lodger is a resident that a test makes busy. It would leave at any time: only Busy keeps its actor.
+// A lodger is a resident that a test makes busy. It would leave at any time: only Busy keeps its
+// actor.
 type lodger struct{ busy atomic.Bool }
 
 func (l *lodger) Busy() bool { return l.busy.Load() }
@@ -198,8 +201,9 @@ func TestActorWithABusyResidentStaysThoughItsCoreIsLost(t *testing.T) {
 	})
 }
 
-// TestActorsAreUsedFromManyGoroutines is for the race detector and for deadlocks: few keys, everything at once. At the end
-// every pause is lifted, what was sent has been handled or moved aside, and nothing is stored of actors that were destroyed.
+// TestActorsAreUsedFromManyGoroutines is for the race detector and for deadlocks: few keys,
+// everything at once. At the end every pause is lifted, what was sent has been handled or moved
+// aside, and nothing is stored of actors that were destroyed.
 func TestActorsAreUsedFromManyGoroutines(t *testing.T) {
 	d := &puppetType{name: "p", alarm: add(1), wake: goes("steady", untilTold)}
 	bubble(t, func(o *Options) {

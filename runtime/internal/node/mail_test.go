@@ -85,7 +85,8 @@ func TestOperatorsReadWhyAMessageFailedAndItsSenderDoesNot(t *testing.T) {
 	})
 }
 
-// Messages are given up whatever their size and their error. The oldest go first, and ones that have expired take no room.
+// Messages are given up whatever their size and their error. The oldest go first, and ones that
+// have expired take no room.
 func TestMessagesThatWereGivenUpAreBounded(t *testing.T) {
 	types := []*puppetType{{name: "p", limits: host.Limits{SendAttempts: 1}}}
 	bubble(t, nil, types, func(t *testing.T, g *stage) {
@@ -278,8 +279,8 @@ func TestMessagesOfASenderThatNeverRestsAreDelivered(t *testing.T) {
 	})
 }
 
-// TestMessageIsDeliveredOnlyWhenItsRowNamesItsTarget: a binding whose commit fails, here because the disk is full from time to
-// time, has not happened.
+// TestMessageIsDeliveredOnlyWhenItsRowNamesItsTarget: a binding whose commit fails, here because
+// the disk is full from time to time, has not happened.
 func TestMessageIsDeliveredOnlyWhenItsRowNamesItsTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p postOffice

@@ -123,8 +123,8 @@ func (n *Node) SetSampling(ctx context.Context, s hosttrace.Sampling) (hosttrace
 	return hosttrace.Sampling{}, host.Errorf(host.FailedPrecondition, "the configuration of the node turns traces off")
 }
 
-// Start begins to fire alarms and to take up what was under way when the store was last open. No call may come before it
-// returns.
+// Start begins to fire alarms and to take up what was under way when the store was last open. No
+// call may come before it returns.
 func (n *Node) Start() {
 	n.Kernel.Start()
 	n.Go(func() { duty.Recover(n.Kernel) })
@@ -192,7 +192,8 @@ func (n *Node) FollowChanges(ctx context.Context, q changes.Query, f func(*chang
 	return n.Changes.Live.Follow(ctx, q, n.NoWaits(), f)
 }
 
-// BeginChanges begins to follow changes. What it returns has to be called once, and does the rest of FollowChanges.
+// BeginChanges begins to follow changes. What it returns has to be called once, and does the rest
+// of FollowChanges.
 func (n *Node) BeginChanges(q changes.Query) (tell func(context.Context, func(*changes.Record) error) error, err error) {
 	tell, err = n.Changes.Live.Begin(q, n.NoWaits())
 	return tell, err

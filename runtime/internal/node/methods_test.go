@@ -20,8 +20,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/timed"
 )
 
-// faultyInputs are inputs of built-in methods that are wrong in one member, and the member. A method without an entry takes no
-// input, or none that can be wrong by itself.
+// faultyInputs are inputs of built-in methods that are wrong in one member, and the member. A
+// method without an entry takes no input, or none that can be wrong by itself.
 var faultyInputs = map[string]map[string]string{
 	host.QueueSend: {
 		`{"messages":[]}`: "queue", `{"queue":"a.b","messages":[{"body":1}]}`: "queue", `{"queue":"q","queue":"q"}`: "queue",
@@ -281,8 +281,8 @@ func (g *stage) raw(method string, codec host.Codec, in []byte) error {
 	return err
 }
 
-// A part that binds a method without a row keeps the node from starting, or does not compile. Clients over NATS read the kinds, and
-// repeat queries.
+// A part that binds a method without a row keeps the node from starting, or does not compile.
+// Clients over NATS read the kinds, and repeat queries.
 func TestEachRowOfTheTableIsBoundAndHasItsKind(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil, &puppetType{name: "p"})
@@ -317,8 +317,9 @@ func names(n int) string {
 	return b.String()[1:]
 }
 
-// TestLookingAtAnActorDoesNotWakeIt calls each built-in method that reads on an actor that sleeps. The ones of workers and senders
-// wake it, and so do statements in SQL, which may need the migrations of a wake.
+// TestLookingAtAnActorDoesNotWakeIt calls each built-in method that reads on an actor that sleeps.
+// The ones of workers and senders wake it, and so do statements in SQL, which may need the
+// migrations of a wake.
 func TestLookingAtAnActorDoesNotWakeIt(t *testing.T) {
 	t.Parallel()
 	wakes := map[string]bool{host.QueueHeld: true, host.QueueResult: true, host.SQLQuery: true}
@@ -409,7 +410,8 @@ func TestCommitsWithoutEncodingCountAgainstTheBytesOfTheMailbox(t *testing.T) {
 	})
 }
 
-// An input means the same with and without encoding. A value where none is taken is refused, and not ignored.
+// An input means the same with and without encoding. A value where none is taken is refused, and
+// not ignored.
 func TestInputsMeanTheSameWithoutEncoding(t *testing.T) {
 	t.Parallel()
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
@@ -450,7 +452,8 @@ func TestInputsMeanTheSameWithoutEncoding(t *testing.T) {
 	})
 }
 
-// A caller whose context has not made its Done waits with a timer of the kernel's, which many calls share one after the other.
+// A caller whose context has not made its Done waits with a timer of the kernel's, which many calls
+// share one after the other.
 func TestCallEndsAtTheDeadlineOfAContextThatHasNoChannel(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		call := func(parent context.Context, limit, work time.Duration, asks bool) error {
@@ -486,7 +489,8 @@ func TestCallEndsAtTheDeadlineOfAContextThatHasNoChannel(t *testing.T) {
 	})
 }
 
-// An orderNotes is the order of a request that reads. Its turn comes when the turns before it have run.
+// An orderNotes is the order of a request that reads. Its turn comes when the turns before it have
+// run.
 type orderNotes struct {
 	before func()
 	calls  string
@@ -505,7 +509,8 @@ func (o *orderNotes) Placed() { o.calls += "placed " }
 // Waits implements host.Order.
 func (o *orderNotes) Waits() { o.calls += "waits " }
 
-// A later request begins while the handler of a query runs, and no earlier turn is missing in what the query sees.
+// A later request begins while the handler of a query runs, and no earlier turn is missing in what
+// the query sees.
 func TestQueryHasItsPlaceWhenTheTurnsBeforeItHaveRunAndNotWhenItIsAnswered(t *testing.T) {
 	for _, awake := range []bool{true, false} {
 		bubble(t, nil, nil, func(t *testing.T, g *stage) {

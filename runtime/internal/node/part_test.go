@@ -19,7 +19,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// A probe is a part from outside. It keeps a key, and has rows in the wake index. Each hook fails if it is told to.
+// A probe is a part from outside. It keeps a key, and has rows in the wake index. Each hook fails
+// if it is told to.
 type probe struct {
 	failing                 atomic.Pointer[string]
 	panics                  bool
@@ -198,8 +199,8 @@ func (b *bench) rows() (dump string) {
 	return dump
 }
 
-// A part from outside is used in turns, at wakes, at starts and at the end of an actor. If one of its hooks fails or panics, the rest
-// goes on.
+// A part from outside is used in turns, at wakes, at starts and at the end of an actor. If one of
+// its hooks fails or panics, the rest goes on.
 func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 	restart := func(b *bench) error {
 		b.restart()
@@ -301,8 +302,8 @@ func TestTwoPartsOfOneKindAreRefused(t *testing.T) {
 	}
 }
 
-// A regret is a job that destroys its actor in a turn, and panics before the commit. A late one does so after the commit of a turn
-// before it was refused.
+// A regret is a job that destroys its actor in a turn, and panics before the commit. A late one
+// does so after the commit of a turn before it was refused.
 type regret struct{ late bool }
 
 func (regret) Traits(*kernel.Actor) kernel.Traits { return kernel.Traits{Kind: "regret"} }

@@ -26,7 +26,8 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// A puppet is an actor that does what the test tells it to: its methods run closures, which the input names.
+// A puppet is an actor that does what the test tells it to: its methods run closures, which the
+// input names.
 type puppet struct {
 	typ *puppetType
 	s   puppetState
@@ -88,7 +89,8 @@ var (
 	deedName atomic.Int64
 )
 
-// remember gives a closure a name for an input to carry. No name is valid CBOR, so none is shown as an input.
+// remember gives a closure a name for an input to carry. No name is valid CBOR, so none is shown as
+// an input.
 func remember(f any) []byte {
 	name := "#" + strconv.FormatInt(deedName.Add(1), 10)
 	deeds.Store(name, f)
@@ -399,8 +401,8 @@ func (g *stage) cut(seed uint64, unsynced int) {
 	g.start()
 }
 
-// cuts lets f run, and cuts the power at each third write and sync meanwhile, in the long form at each. seen is called with what
-// the disk has left, when all else is blocked.
+// cuts lets f run, and cuts the power at each third write and sync meanwhile, in the long form at
+// each. seen is called with what the disk has left, when all else is blocked.
 func (g *stage) cuts(seen func(left *engine.Disk), f func()) {
 	each, first := 1, 0
 	if !long() {
@@ -436,8 +438,8 @@ func (g *stage) cuts(seen func(left *engine.Disk), f func()) {
 	}
 }
 
-// afterCuts lets f run, with cuts of the power. Then it calls check on a node of what each cut has left, with what note, if any,
-// returned at the cut.
+// afterCuts lets f run, with cuts of the power. Then it calls check on a node of what each cut has
+// left, with what note, if any, returned at the cut.
 func afterCuts[T any](g *stage, note func() T, f func(), check func(m *stage, noted T)) {
 	var disks []*engine.Disk
 	var notes []T

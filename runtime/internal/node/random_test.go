@@ -53,9 +53,10 @@ var manners = []manner{
 	{name: "cut off, half of the unsynced left", through: (*rerun).cutOff},
 }
 
-// TestRandomScenariosEndAlike runs random scenarios, each in many manners. They print the same, although actors fall asleep after
-// every turn, the node restarts or crashes after every command, or the power fails at a random write and sync within commands, and
-// the caller repeats the command with its idempotency key. The seed of a failure gives the scenario.
+// TestRandomScenariosEndAlike runs random scenarios, each in many manners. They print the same,
+// although actors fall asleep after every turn, the node restarts or crashes after every command,
+// or the power fails at a random write and sync within commands, and the caller repeats the command
+// with its idempotency key. The seed of a failure gives the scenario.
 func TestRandomScenariosEndAlike(t *testing.T) {
 	seeds := uint64(2)
 	if long() {
@@ -107,8 +108,8 @@ type ear struct {
 	heard  []string
 }
 
-// passing is what may differ: instants, because recovery takes its time, whether an actor is in memory, and whether clients of a
-// paused actor, which lets none in, were there before.
+// passing is what may differ: instants, because recovery takes its time, whether an actor is in
+// memory, and whether clients of a paused actor, which lets none in, were there before.
 var passing = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|next at [0-9hms.]+|awake|asleep|paused at [0-9hms.]+|paused(, \d connections)?`)
 
 // play returns what each line prints, and then what is left of the actors.
@@ -154,7 +155,8 @@ func (r *rerun) play(lines []string) (printed []string) {
 	return append(printed, passing.ReplaceAllString(r.out.String(), "T"))
 }
 
-// byWay sorts entries by the way that their messages came, which is their first word. Between messages of two ways there is no order.
+// byWay sorts entries by the way that their messages came, which is their first word. Between
+// messages of two ways there is no order.
 func byWay(entries []string) []string {
 	way := func(entry string) string { w, _, _ := strings.Cut(entry, " "); return w }
 	slices.SortStableFunc(entries, func(a, b string) int { return strings.Compare(way(a), way(b)) })
@@ -167,7 +169,8 @@ func (r *rerun) begun() {
 	}
 }
 
-// cutOff runs a command and lets the power fail at one of its first writes and syncs. Then the command is repeated.
+// cutOff runs a command and lets the power fail at one of its first writes and syncs. Then the
+// command is repeated.
 func (r *rerun) cutOff(line string) {
 	percent := 0
 	if strings.Contains(r.name, "half") {
@@ -312,8 +315,9 @@ type generator struct {
 	entries int
 }
 
-// steps makes the steps of a turn of an actor. Messages that come another way have no order, so what a message does depends on
-// nothing that others do: it names what it writes after the way that it came.
+// steps makes the steps of a turn of an actor. Messages that come another way have no order, so
+// what a message does depends on nothing that others do: it names what it writes after the way that
+// it came.
 func (g *generator) steps(self, way string, depth int) string {
 	var steps []string
 	for range 1 + g.IntN(4) {

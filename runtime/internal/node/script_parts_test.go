@@ -26,8 +26,8 @@ import (
 	kvpart "github.com/cairn-run/cairn/runtime/internal/part/kv"
 )
 
-// kv commits mutations to actor a: KEY=VALUE puts, KEY=VALUE@MS puts for a while, KEY+=VALUE adds, -KEY deletes, -KEY/ deletes the range
-// of a prefix. Keys have parts with dots between them.
+// kv commits mutations to actor a: KEY=VALUE puts, KEY=VALUE@MS puts for a while, KEY+=VALUE adds,
+// -KEY deletes, -KEY/ deletes the range of a prefix. Keys have parts with dots between them.
 func (g *stage) kv(mutations ...string) kv.CommitOutput {
 	g.t.Helper()
 	out, err := g.commit("a", mutations)
@@ -263,8 +263,8 @@ func (g *stage) logs(p kv.ScopePolicy) {
 	g.mustVerb("a", host.KVSetScope, kv.SetScopeInput{Prefix: kv.Key{}, ScopePolicy: p}, nil)
 }
 
-// smaller is by what the bounds of watchers are smaller, where tests divide them: what reads JSON takes its time under the race
-// detector.
+// smaller is by what the bounds of watchers are smaller, where tests divide them: what reads JSON
+// takes its time under the race detector.
 const smaller = 64
 
 // divided makes the bounds of watchers smaller. An answer has room for 16 values of 16 kB.
@@ -315,7 +315,8 @@ func (s *scene) kvCommand(w []string) string {
 	return ""
 }
 
-// commitStep commits mutations within a turn, if the entries of the words that begin with a question mark exist.
+// commitStep commits mutations within a turn, if the entries of the words that begin with a
+// question mark exist.
 func (s *scene) commitStep(t host.Turn, w []string) error {
 	var in kv.CommitInput
 	for _, text := range w {
@@ -349,7 +350,8 @@ func (s *scene) kvStep(t host.Turn, m kv.Mutation) error {
 	return t.KVPut(mustPack(s.t, m.Key), m.Value, host.EncodedJSON, expire)
 }
 
-// rawStep puts an entry as it is stored: raw KEY VALUE ENCODING, the first two as hexadecimal digits.
+// rawStep puts an entry as it is stored: raw KEY VALUE ENCODING, the first two as hexadecimal
+// digits.
 func (s *scene) rawStep(t host.Turn, w []string) error {
 	key, kerr := hex.DecodeString(w[1])
 	value, verr := hex.DecodeString(w[2])
@@ -456,7 +458,8 @@ func (s *scene) record(line string, w []string, rest func(n int) string) string 
 	return ""
 }
 
-// observe is a step that writes a line to the log, or begins spans in the current one and gives that an attribute.
+// observe is a step that writes a line to the log, or begins spans in the current one and gives
+// that an attribute.
 func (s *scene) observe(x *player, w []string) {
 	if w[0] == "tell" {
 		x.read.Logger().Info(w[1])

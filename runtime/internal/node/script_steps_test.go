@@ -44,7 +44,8 @@ func (s *scene) glance(body []string) glance {
 	return func(state *puppetState, r host.Reader) error { return s.run(&player{state: state, read: r}, body) }
 }
 
-// puppets makes a type from "idle 1m", "limits Name=value,...", "queue name" and hooks like "wake { steps }".
+// puppets makes a type from "idle 1m", "limits Name=value,...", "queue name" and hooks like "wake {
+// steps }".
 func (s *scene) puppets(name string, w []string) *puppetType {
 	d := &puppetType{name: name, outside: true, events: []host.Event{{Name: "said"}, {Name: "private"}}}
 	hooks := map[string]*deed{"wake": &d.wake, "sleep": &d.sleep, "create": &d.create, "destroy": &d.onDestroy, "alarm": &d.alarm, "tick": &d.tick,

@@ -21,8 +21,9 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// Each file of testdata holds scenarios: life cycles of actors, as commands and what they print. See testdata/README.md.
-// `go test -run Scripts -rewrite ./runtime/internal/node` writes the results anew.
+// Each file of testdata holds scenarios: life cycles of actors, as commands and what they print.
+// See testdata/README.md. `go test -run Scripts -rewrite ./runtime/internal/node` writes the
+// results anew.
 
 func TestTurnScripts(t *testing.T)        { runScripts(t, "turns") }
 func TestAlarmScripts(t *testing.T)       { runScripts(t, "alarms") }
@@ -110,7 +111,8 @@ type scene struct {
 	jobs  map[string]chan string
 }
 
-// unstable is what differs from run to run: ids, and the size of an input, which is the number of a closure.
+// unstable is what differs from run to run: ids, and the size of an input, which is the number of a
+// closure.
 var unstable = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|\b(?:[0-9a-z]{26}|[0-9A-Z]{26})\b|\berror [0-9a-f]{8,}|is full: [0-9]+ bytes|cairn_[0-9a-z]{30,}|"id":"[a-z2-7]{16}"`)
 
 // longText is how scenarios write a text of so many bytes, and longX such a text.

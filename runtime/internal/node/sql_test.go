@@ -104,7 +104,8 @@ func (g *stage) sqlPool() *sqlitevfs.Pool { return sqlite.SQLiteIn(g.Kernel).Poo
 
 var errOnPurpose = errors.New("on purpose")
 
-// What sql.exec and sql.query answer is in testdata/sql, except that CBOR carries the same, and what is long.
+// What sql.exec and sql.query answer is in testdata/sql, except that CBOR carries the same, and
+// what is long.
 func TestSQLMethodsBoundTheirAnswersAndSpeakCBOR(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
@@ -229,8 +230,8 @@ func TestATransactionThatIsRolledBackAfterTheHandlerCountsAsOpen(t *testing.T) {
 		if _, err := tx.ExecContext(h, "INSERT INTO note (body) VALUES ('lost')"); err != nil {
 			return err
 		}
-		// What happens when the handler has returned: its context ends, and package database/sql rolls the transaction back,
-		// here before the commit in any case.
+		// What happens when the handler has returned: its context ends, and package database/sql
+		// rolls the transaction back, here before the commit in any case.
 		kernelTurn(h).Close()
 		tx.Rollback()
 		return nil
@@ -382,7 +383,8 @@ func TestQueriesOfAnImportedDatabaseShareNoConnectionWithThoseBefore(t *testing.
 	g.must("a", note("two"))
 	g.wantNotes("a", "one", "two")
 	a := g.Find(pAddr("a"))
-	// Two turns that wait, and the import after the second in one batch: then a.mu is not needed until the import is committed.
+	// Two turns that wait, and the import after the second in one batch: then a.mu is not needed
+	// until the import is committed.
 	entered, release, ended := make(chan bool), make(chan bool), make(chan error, 3)
 	wait := func(*puppet, host.Turn) error { entered <- true; <-release; return nil }
 	queued := func(n int64) {
@@ -416,8 +418,8 @@ func TestQueriesOfAnImportedDatabaseShareNoConnectionWithThoseBefore(t *testing.
 }
 
 const (
-	// runaway is a statement that never ends, endless one call of a function that takes an hour: it multiplies two numbers of a
-	// million digits.
+	// runaway is a statement that never ends, endless one call of a function that takes an hour: it
+	// multiplies two numbers of a million digits.
 	runaway = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
 	endless = "SELECT decimal_mul(printf('%.*c', 1000000, '7'), printf('%.*c', 1000000, '3'))"
 )
@@ -493,8 +495,8 @@ func TestAQueryEndsAtItsLimitOrThatOfItsCaller(t *testing.T) {
 	})
 }
 
-// patiently runs a turn that must succeed. It is tried again if the machine was too slow for the limit: nothing of it was kept
-// then.
+// patiently runs a turn that must succeed. It is tried again if the machine was too slow for the
+// limit: nothing of it was kept then.
 func (g *stage) patiently(key string, f deed) {
 	g.t.Helper()
 	err := g.do(key, f)

@@ -87,7 +87,8 @@ func (g *stage) granted(grant *token.Grant, name, input string) (string, error) 
 
 const readWrite = token.Read | token.Write
 
-// tokenCalls are calls with a token for the prefix ["in"]: what it allows with some rights, and what it never allows.
+// tokenCalls are calls with a token for the prefix ["in"]: what it allows with some rights, and
+// what it never allows.
 var tokenCalls = map[string]struct {
 	need            token.Rights
 	inside, outside []string
@@ -214,7 +215,8 @@ func TestNewsFromAfterATokenAreNotGivenOut(t *testing.T) {
 	errorIf(t, !errors.Is(err, token.ErrInvalid), "after the token was revoked: %v", err)
 }
 
-// A page of all, the digest of one and a cursor of it are not good for more because a token is shown with them.
+// A page of all, the digest of one and a cursor of it are not good for more because a token is
+// shown with them.
 func TestATokenRefusesDigestsAndCursorsOfOthers(t *testing.T) {
 	t.Parallel()
 	g := openTokens(t)
@@ -294,7 +296,8 @@ func TestTheSecretOfATokenIsNowhereInTheStore(t *testing.T) {
 	errorIf(t, err != nil || !found, "the row was found: %t, %v", found, err)
 }
 
-// A watcher, a feed and a poll that wait end when their token does, however it ends, and an idle watch costs nothing until then.
+// A watcher, a feed and a poll that wait end when their token does, however it ends, and an idle
+// watch costs nothing until then.
 func TestWhatIsFollowedEndsWithItsToken(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"revoked", "expired", "destroyed"} {
@@ -393,7 +396,8 @@ func TestTokensAreBoundedAndSafeToUseTogether(t *testing.T) {
 		errorIf(t, e.Metadata["limit"] != "1000", "%v", e)
 	}
 	full(reads)
-	// One of so many inspects. It counts like the others, has room for its successor, and goes on while others are revoked.
+	// One of so many inspects. It counts like the others, has room for its successor, and goes on
+	// while others are revoked.
 	ids := g.tokenIDs()
 	full(inspects)
 	g.revoke(ids[0])
@@ -466,7 +470,8 @@ func TestTheScopeOfAMapThatIsGoneIsNotExtended(t *testing.T) {
 	}
 }
 
-// TestATokenThatInspectsMayReadAll calls each built-in method with an inspecting token: it may call the ones that read, and no others.
+// TestATokenThatInspectsMayReadAll calls each built-in method with an inspecting token: it may call
+// the ones that read, and no others.
 func TestATokenThatInspectsMayReadAll(t *testing.T) {
 	t.Parallel()
 	g := openTokens(t)
@@ -496,8 +501,9 @@ func TestATokenThatInspectsMayReadAll(t *testing.T) {
 	}
 }
 
-// TestANewTokenThatInspectsEndsTheOneBefore has one at a time, in key 03. An older version kept them among the others, and several of
-// them. What is there in the keyspace of another system is no token.
+// TestANewTokenThatInspectsEndsTheOneBefore has one at a time, in key 03. An older version kept
+// them among the others, and several of them. What is there in the keyspace of another system is no
+// token.
 func TestANewTokenThatInspectsEndsTheOneBefore(t *testing.T) {
 	t.Parallel()
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
@@ -562,7 +568,8 @@ func (g *stage) rewrite(change func(rows *engine.WriteSet) error) {
 	g.start()
 }
 
-// TestTooManyTokensThatAreNotValidAreRefused shows an actor very many of them. Valid ones are never refused.
+// TestTooManyTokensThatAreNotValidAreRefused shows an actor very many of them. Valid ones are never
+// refused.
 func TestTooManyTokensThatAreNotValidAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newStage(t, nil, &puppetType{name: "p"})

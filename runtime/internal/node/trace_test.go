@@ -82,7 +82,8 @@ func tracing(t *testing.T, o parttrace.Options, f func(t *testing.T, g *stage), 
 	bubble(t, func(all *Options) { all.Traces = o }, types, f)
 }
 
-// A turn that is cut off, by the abandonment of its core, a stop or a crash, is shown all the same, and once.
+// A turn that is cut off, by the abandonment of its core, a stop or a crash, is shown all the same,
+// and once.
 func TestATurnThatIsCutOffIsKept(t *testing.T) {
 	for name, c := range map[string]struct {
 		from    string
@@ -125,7 +126,8 @@ func TestATurnThatIsCutOffIsKept(t *testing.T) {
 	}
 }
 
-// Spans that come while their actor sleeps are bounded; the others are dropped and counted, as are the ones for which there is no disk.
+// Spans that come while their actor sleeps are bounded; the others are dropped and counted, as are
+// the ones for which there is no disk.
 func TestSpansThatCannotBeStoredAreDroppedAndCounted(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	registerer := prometheus.Registerer(metrics)
@@ -160,7 +162,8 @@ func TestSpansThatCannotBeStoredAreDroppedAndCounted(t *testing.T) {
 	})
 }
 
-// TestRateBoundsTheTracesThatBegin has traces of the node itself, also slowly, and of requests whose callers want to be recorded.
+// TestRateBoundsTheTracesThatBegin has traces of the node itself, also slowly, and of requests
+// whose callers want to be recorded.
 func TestRateBoundsTheTracesThatBegin(t *testing.T) {
 	tracing(t, parttrace.Options{PerSecond: 10}, func(t *testing.T, g *stage) {
 		wanted := func() (n int) {
@@ -231,8 +234,8 @@ func TestRangesAndCursorsOfTraces(t *testing.T) {
 	})
 }
 
-// TestAPageOfATraceIsBounded has actors whose spans are small where they are stored, because their texts are alike, and large where
-// they are shown.
+// TestAPageOfATraceIsBounded has actors whose spans are small where they are stored, because their
+// texts are alike, and large where they are shown.
 func TestAPageOfATraceIsBounded(t *testing.T) {
 	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 		long := strings.Repeat("x", 4000)
@@ -318,8 +321,8 @@ func (g *stage) slowSyncs() {
 	})
 }
 
-// A flush that is stuck in the store, or that can write nothing, is one goroutine, however many spans end meanwhile. The spans are
-// stored afterwards, and the status says what they take.
+// A flush that is stuck in the store, or that can write nothing, is one goroutine, however many
+// spans end meanwhile. The spans are stored afterwards, and the status says what they take.
 func TestAFlushThatDoesNotGetOnIsOneGoroutine(t *testing.T) {
 	const size = 1000
 	for want, spans := range map[int]int{1: 2000, 0: 300} { // more of them while nothing can be written are dropped
@@ -411,8 +414,8 @@ func drain(t trace.Tail) (all trace.News, err error) {
 	}
 }
 
-// A tail that is opened while a destroy waits for the disk is that of the successor: the end of the actor before does not end it, and
-// it has none of its spans.
+// A tail that is opened while a destroy waits for the disk is that of the successor: the end of the
+// actor before does not end it, and it has none of its spans.
 func TestTailOpenedDuringADestroyIsOfTheSuccessor(t *testing.T) {
 	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
@@ -540,7 +543,8 @@ func TestSamplingIsChangedByTypeAndAtRunTime(t *testing.T) {
 	}, &puppetType{name: "p"}, &puppetType{name: "q"})
 }
 
-// New rules are about the node and not about an actor. They leave a record all the same, or do not hold.
+// New rules are about the node and not about an actor. They leave a record all the same, or do not
+// hold.
 func TestRulesOfSamplingLeaveARecord(t *testing.T) {
 	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 		o := operator

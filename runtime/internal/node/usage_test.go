@@ -61,7 +61,8 @@ func (g *stage) behind(key string, change func(*engine.Space) error) {
 	must(g.t, change(space))
 }
 
-// TestUsageIsKeptForSoManyDays lets the clock be a year ahead, too: days that it has skipped are gone, and ones to come are none.
+// TestUsageIsKeptForSoManyDays lets the clock be a year ahead, too: days that it has skipped are
+// gone, and ones to come are none.
 func TestUsageIsKeptForSoManyDays(t *testing.T) {
 	const day = 24 * time.Hour
 	bubble(t, counting, nil, func(t *testing.T, g *stage) {

@@ -24,7 +24,8 @@ import (
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
-// explained checks an explanation: which answer, what the text says, the remedy, and the details that it must have.
+// explained checks an explanation: which answer, what the text says, the remedy, and the details
+// that it must have.
 func explained(t *testing.T, x host.Explanation, why host.Why, text, remedy string, details ...string) {
 	t.Helper()
 	errorIf(t, x.Why != why || !strings.Contains(x.Text, text) || x.Remedy != remedy,
@@ -102,7 +103,8 @@ func TestWhyOfAnActorAboutToRun(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
 		synctest.Wait() // the worker has left the actor, and does not see what comes
-		// A call that stands in the mailbox while no turn runs: the actor is being loaded, or about to be.
+		// A call that stands in the mailbox while no turn runs: the actor is being loaded, or about
+		// to be.
 		a := g.Find(pAddr("a"))
 		a.Mu.Lock()
 		a.Mailbox.Put(new(kernel.Work), 0)

@@ -53,7 +53,8 @@ func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string
 	return err
 }
 
-// QueryStored runs a statement on the databases of many actors of a store, as if they slept. It changes nothing.
+// QueryStored runs a statement on the databases of many actors of a store, as if they slept. It
+// changes nothing.
 func QueryStored(ctx context.Context, store *engine.Store, namespace string, in *host.QueryManyInput) (host.QueryManyOutput, error) {
 	s, err := idle(store, namespace)
 	if err != nil {
@@ -65,8 +66,9 @@ func QueryStored(ctx context.Context, store *engine.Store, namespace string, in 
 	})
 }
 
-// idle makes a node that is not started: it fires nothing, takes nothing up, and does not note in the store that a node runs or has
-// stopped. Without behaviors every type is one without code. The caller must kill it.
+// idle makes a node that is not started: it fires nothing, takes nothing up, and does not note in
+// the store that a node runs or has stopped. Without behaviors every type is one without code. The
+// caller must kill it.
 func idle(store *engine.Store, namespace string) (*node.Node, error) {
 	return node.New(node.Options{Options: options.Options{Store: store, Namespace: namespace, Logger: slog.New(errorsOnly{slog.Default().Handler()})}})
 }

@@ -53,7 +53,8 @@ func TestGuaranteesNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// TestLinksInDocsResolve checks the relative links of every page, and that docs/index.md leads to each page of docs.
+// TestLinksInDocsResolve checks the relative links of every page, and that docs/index.md leads to
+// each page of docs.
 func TestLinksInDocsResolve(t *testing.T) {
 	top := root(t)
 	pages := make(map[string][]string) // the files that a page links to
@@ -98,7 +99,8 @@ var (
 	noAnchor   = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// linksOf returns the files that a page links to. It reports links to files and headlines that do not exist.
+// linksOf returns the files that a page links to. It reports links to files and headlines that do
+// not exist.
 func linksOf(t *testing.T, page string) (files []string) {
 	t.Helper()
 	text, err := os.ReadFile(page)

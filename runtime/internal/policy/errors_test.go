@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestTooLargeHasItsLimit: the module makes errors with the code TooLarge by host.OverLimit only, which asks for a limit and
-// a size. All that is done with the code elsewhere is to compare with it.
+// TestTooLargeHasItsLimit: the module makes errors with the code TooLarge by host.OverLimit only,
+// which asks for a limit and a size. All that is done with the code elsewhere is to compare with
+// it.
 func TestTooLargeHasItsLimit(t *testing.T) {
 	defines := []string{"actor/host/error.go", "actor/error.go"}
 	spells := []string{ // and mean something else

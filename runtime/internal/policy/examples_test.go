@@ -34,8 +34,8 @@ const programs = "docs/examples"
 
 // TestEachIdentifierHasAnExample finds the exported types, functions, methods and constants that no
 // example shows: neither the file of an Example function with output, nor one of the programs. A
-// type is also shown by a value of the type and by a call that takes or returns it, a method also by
-// a call that takes its receiver as an interface with the method.
+// type is also shown by a value of the type and by a call that takes or returns it, a method also
+// by a call that takes its receiver as an interface with the method.
 func TestEachIdentifierHasAnExample(t *testing.T) {
 	l := loadExamples(t)
 	shown := make(map[string]bool)
@@ -100,7 +100,8 @@ func loadExamples(t *testing.T) *exampleLoader {
 	}
 }
 
-// raceFlag has the go command use the packages that this test was compiled with, instead of compiling all of them again.
+// raceFlag has the go command use the packages that this test was compiled with, instead of
+// compiling all of them again.
 func raceFlag() (flags []string) {
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		flags = append(flags, "-race")

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// functionPages are the pages in which every name of the form pkg.Func or pkg.Type.Method is a function of the module.
+// functionPages are the pages in which every name of the form pkg.Func or pkg.Type.Method is a
+// function of the module.
 var functionPages = []string{"docs/calls.md"}
 
 // TestFunctionsInDocsExist checks the functions that the pages about the life of a call name.

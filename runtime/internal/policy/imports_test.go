@@ -1,5 +1,5 @@
-// Package policy holds the tests that guard the structure of the module: which package may import what, and the form of
-// the packages themselves.
+// Package policy holds the tests that guard the structure of the module: which package may import
+// what, and the form of the packages themselves.
 package policy
 
 import (
@@ -19,8 +19,8 @@ import (
 
 const module = "github.com/cairn-run/cairn"
 
-// A rule says what the packages under a path may import. The first rule that matches a package holds for it. Tests are
-// held to the floors like other code, but may use any library.
+// A rule says what the packages under a path may import. The first rule that matches a package
+// holds for it. Tests are held to the floors like other code, but may use any library.
 type rule struct {
 	pkg string // path below the module; a trailing "/..." includes everything below
 	// uses lists the packages of the module that it may import, themselves or below; libs the
@@ -341,7 +341,8 @@ func ignoredFile(f *ast.File) bool {
 	return false
 }
 
-// reach returns every package that p imports, itself or through packages of the module, with the one that does.
+// reach returns every package that p imports, itself or through packages of the module, with the
+// one that does.
 func reach(pkgs map[string]*parsed, p string) map[string]string {
 	seen := make(map[string]string)
 	var visit func(string)

@@ -15,14 +15,15 @@ import (
 var capability = regexp.MustCompile(`^(Queue|Enqueue|Received|Sent|Stream|Schedule|Tick|Alarm|Connection|Connect|LiveConnection|Run|Workflow|SQL|` +
 	`KV|Send|Message|Subscription|Subscribe|Emitted|Task)([A-Z]\w*)?$`)
 
-// The kernel stays small. What it has too much of only becomes less: the goal is 4,000 lines, and 450 in a file.
+// The kernel stays small. What it has too much of only becomes less: the goal is 4,000 lines, and
+// 450 in a file.
 const (
 	kernelLines = 4000
 	fileLines   = 450
 )
 
-// TestKernelKnowsNoCapability holds the kernel to its name: it uses nothing of package host that only a part needs, and does
-// not grow. That it imports no part is in the import table.
+// TestKernelKnowsNoCapability holds the kernel to its name: it uses nothing of package host that
+// only a part needs, and does not grow. That it imports no part is in the import table.
 func TestKernelKnowsNoCapability(t *testing.T) {
 	const dir = "runtime/internal/kernel/"
 	total := 0

@@ -45,8 +45,8 @@ func TestSurfacesStaySmall(t *testing.T) {
 	}
 }
 
-// methodsOf returns the exported methods of a type, also promoted ones if they are of a type that is
-// not exported. A type of package host counts there.
+// methodsOf returns the exported methods of a type, also promoted ones if they are of a type that
+// is not exported. A type of package host counts there.
 func methodsOf(o types.Object) (names []string) {
 	if _, ok := o.(*types.TypeName); !ok {
 		return nil

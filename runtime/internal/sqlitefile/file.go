@@ -1,5 +1,5 @@
-// Package sqlitefile reads and writes SQLite database files outside of any actor. The pages are in a temporary file, so
-// a large database takes little memory after it is loaded.
+// Package sqlitefile reads and writes SQLite database files outside of any actor. The pages are in
+// a temporary file, so a large database takes little memory after it is loaded.
 package sqlitefile
 
 import (
@@ -40,7 +40,8 @@ func New() (*File, error) {
 	return f, nil
 }
 
-// Load replaces the database by that of a file, which is checked first. A log of the file, FILE-wal, is not read.
+// Load replaces the database by that of a file, which is checked first. A log of the file,
+// FILE-wal, is not read.
 func (f *File) Load(ctx context.Context, file io.Reader) error {
 	_, err := f.database.Import(ctx, f.pages, file, MaxBytes)
 	return err

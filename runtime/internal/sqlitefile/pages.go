@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
-// pages implements sqlitevfs.Writer: page i of the database stands at i times the page size of a file, and the metadata
-// in memory.
+// pages implements sqlitevfs.Writer: page i of the database stands at i times the page size of a
+// file, and the metadata in memory.
 type pages struct {
 	file     *os.File
 	there    []bool // by index: the page was put

@@ -20,7 +20,8 @@ import (
 // maxLooked is how many actors a page looks at, so that a query which selects few does not last.
 const maxLooked = 10_000
 
-// maxCandidates is how many actors are taken from one state of the store, before what the node knows of them is looked at.
+// maxCandidates is how many actors are taken from one state of the store, before what the node
+// knows of them is looked at.
 const maxCandidates = 256
 
 // A source is where a search takes its actors from.
@@ -29,9 +30,11 @@ type source struct {
 	namespace string
 	// known says the kinds of the attributes of a type.
 	known func(typ string) []host.Attribute
-	// state visits the keys of the actors of a type that may be in a state other than asleep, in no order.
+	// state visits the keys of the actors of a type that may be in a state other than asleep, in no
+	// order.
 	state func(typ string, state host.State, visit func(key []string)) error
-	// present adds the state to the status of an actor. After it, report adds what lists say of the actor's rows.
+	// present adds the state to the status of an actor. After it, report adds what lists say of the
+	// actor's rows.
 	present, report func(st *host.Status) error
 	// looked is how many actors the page has looked at.
 	looked *int
@@ -48,9 +51,10 @@ type candidate struct {
 	part int    // of the search
 }
 
-// A search is a query as it is run. It looks at actors in one order: that of their keys, that of a field or an attribute in the
-// index, or, with a list, that of the keys of the actors which are in a state. A search over all types has the searches of the types
-// as its parts, and looks at their actors in the order of a field.
+// A search is a query as it is run. It looks at actors in one order: that of their keys, that of a
+// field or an attribute in the index, or, with a list, that of the keys of the actors which are in
+// a state. A search over all types has the searches of the types as its parts, and looks at their
+// actors in the order of a field.
 type search struct {
 	source
 	q          host.ListQuery
@@ -70,7 +74,8 @@ func invalid(field, format string, args ...any) *host.Error {
 	return host.Errorf(host.InvalidArgument, format, args...).With("field", field)
 }
 
-// newSearch reads a query with conditions or an order, and plans it. The caller must look at what the search has refused.
+// newSearch reads a query with conditions or an order, and plans it. The caller must look at what
+// the search has refused.
 func newSearch(src source, q host.ListQuery) (*search, error) {
 	s := &search{source: src, q: q}
 	s.parts = []*search{s}
@@ -96,7 +101,8 @@ func (s *search) read() error {
 	return s.plan()
 }
 
-// newMerged reads a query with an order over all types. Types without the attribute of the order, or of a condition, have no such actors.
+// newMerged reads a query with an order over all types. Types without the attribute of the order,
+// or of a condition, have no such actors.
 func newMerged(src source, q host.ListQuery, types []string) (*search, error) {
 	s := &search{source: src, q: q}
 	inner, typ, _ := strings.Cut(q.Cursor, ".")
@@ -125,14 +131,16 @@ func newMerged(src source, q host.ListQuery, types []string) (*search, error) {
 	walk := s.parts[0].walk
 	s.conditions, s.walk.Reverse = s.parts[0].conditions, walk.Reverse // all parts have these in common, apart from the kinds of attributes
 	if gone >= 0 {
-		// The earlier page ended with the last actor of a type that had the attribute. This part has the place of the type, and no actors.
+		// The earlier page ended with the last actor of a type that had the attribute. This part
+		// has the place of the type, and no actors.
 		none := engine.FindQuery{Namespace: s.namespace, Type: typ, Field: walk.Field, From: []byte{}, To: []byte{}, Reverse: walk.Reverse}
 		s.parts = slices.Insert(s.parts, gone, &search{q: host.ListQuery{Type: typ}, walk: none})
 	}
 	return s, s.resume()
 }
 
-// attribute returns the kind of an attribute. Of a type that the program does not have it is that of the first value in the index.
+// attribute returns the kind of an attribute. Of a type that the program does not have it is that
+// of the first value in the index.
 func (s *search) attribute(name string) (kind host.AttributeKind, ok bool, err error) {
 	for _, a := range s.known(s.q.Type) {
 		if a.Name == name {
@@ -190,7 +198,8 @@ func (s *search) plan() error {
 	return nil
 }
 
-// choose chooses a walk for a query without an order: the one that looks at the fewest actors, as far as the conditions tell.
+// choose chooses a walk for a query without an order: the one that looks at the fewest actors, as
+// far as the conditions tell.
 func (s *search) choose() {
 	if s.chooseList(); s.list != "" {
 		return
@@ -211,7 +220,8 @@ func (s *search) choose() {
 	}
 }
 
-// chooseList walks over the actors in a state if that is a condition and the node has a list of them.
+// chooseList walks over the actors in a state if that is a condition and the node has a list of
+// them.
 func (s *search) chooseList() {
 	for _, c := range s.conditions {
 		if c.field == "state" && c.op == "=" && c.word != string(host.Asleep) {
@@ -344,7 +354,8 @@ func (s *search) cursor(row []byte, part int) string {
 	return cursor
 }
 
-// admit describes an actor that meets the conditions on what the store has; false if it does not meet the others.
+// admit describes an actor that meets the conditions on what the store has; false if it does not
+// meet the others.
 func (s *search) admit(e *engine.ActorEntry) (st host.Status, ok bool, err error) {
 	st = EntryStatus(e)
 	presented, reported := false, false
@@ -381,8 +392,8 @@ func (s *search) admit(e *engine.ActorEntry) (st host.Status, ok bool, err error
 	return st, true, complete(true)
 }
 
-// inOrder returns the next actors of the walk that meet the conditions on what the store has, and how many actors it looked at. end: there
-// are no others. It moves the walk on.
+// inOrder returns the next actors of the walk that meet the conditions on what the store has, and
+// how many actors it looked at. end: there are no others. It moves the walk on.
 func (s *search) inOrder(limit, budget int) (found []candidate, looked int, end bool, err error) {
 	var after []byte
 	end = true
@@ -443,7 +454,8 @@ func hasPrefix(key, prefix []string) bool {
 	return len(key) >= len(prefix) && slices.Equal(key[:len(prefix)], prefix)
 }
 
-// exactly appends an actor by its key to the found, if it meets the conditions on what the store has. The walk is at row.
+// exactly appends an actor by its key to the found, if it meets the conditions on what the store
+// has. The walk is at row.
 func (s *search) exactly(found []candidate, key []string, row []byte) ([]candidate, error) {
 	s.walk.After = row
 	err := s.store.Find(engine.FindQuery{Namespace: s.namespace, Type: s.q.Type, Prefix: key}, func(f *engine.Found) (bool, error) {
@@ -459,7 +471,8 @@ func (s *search) exactly(found []candidate, key []string, row []byte) ([]candida
 	return found, err
 }
 
-// inState returns a function like inOrder that walks over a list of actors in a state, in the order of their keys.
+// inState returns a function like inOrder that walks over a list of actors in a state, in the order
+// of their keys.
 func (s *search) inState() (func(limit, budget int) ([]candidate, int, bool, error), error) {
 	var keys [][]string // of up to twice as many actors as a page looks at
 	cut := false
@@ -504,7 +517,8 @@ func (s *search) inState() (func(limit, budget int) ([]candidate, int, bool, err
 	}, nil
 }
 
-// withRuns is like inOrder. It walks over the list of workflow runs that are paused or have failed, in the order of the actors' ids.
+// withRuns is like inOrder. It walks over the list of workflow runs that are paused or have failed,
+// in the order of the actors' ids.
 func (s *search) withRuns(limit, budget int) (found []candidate, looked int, end bool, err error) {
 	due := s.runsDue()
 	if s.walk.After == nil {

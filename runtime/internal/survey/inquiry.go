@@ -37,8 +37,8 @@ type Cause struct {
 // A Rank orders the causes: the first that applies is the answer.
 type Rank int
 
-// The ranks, in the order in which package host lists the answers. A run that is paused goes before the queues, and what one
-// waits for after them.
+// The ranks, in the order in which package host lists the answers. A run that is paused goes before
+// the queues, and what one waits for after them.
 const (
 	RankType Rank = iota
 	RankFailed

@@ -16,13 +16,14 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
-// List pages through actors. It returns when what it read is durable, as [Lookup] does, without the actors of which that is
-// unknown.
+// List pages through actors. It returns when what it read is durable, as [Lookup] does, without the
+// actors of which that is unknown.
 func List(s *kernel.Kernel, ctx context.Context, q host.ListQuery) (host.ListPage, error) {
 	return ListAfter(s, ctx, q, nil)
 }
 
-// ListAfter is like List. If q has a type, and conditions or an order, after gets the cursor after each actor, by its id.
+// ListAfter is like List. If q has a type, and conditions or an order, after gets the cursor after
+// each actor, by its id.
 func ListAfter(s *kernel.Kernel, ctx context.Context, q host.ListQuery, after map[string]string) (host.ListPage, error) {
 	var page host.ListPage
 	var err error
@@ -123,8 +124,9 @@ func find(src source, q host.ListQuery) (host.ListPage, error) {
 // byState are the states in their order: trouble comes first.
 var byState = []host.State{host.Failed, host.Paused, host.Awake, host.Asleep}
 
-// findByState returns a page of a query in the order of the states: the actors of one state after those of the other, each in the order of
-// their keys. The cursor names the state that the page ended in.
+// findByState returns a page of a query in the order of the states: the actors of one state after
+// those of the other, each in the order of their keys. The cursor names the state that the page
+// ended in.
 func findByState(src source, q host.ListQuery, reverse bool) (page host.ListPage, err error) {
 	states, sort := slices.Clone(byState), "key"
 	if reverse {
@@ -170,8 +172,9 @@ func findByState(src source, q host.ListQuery, reverse bool) (page host.ListPage
 	return page, nil
 }
 
-// findPage returns a page of a query in another order than that of the states. A query that names an attribute which no actor has is
-// refused, except behind a page that was not: the attribute has gone since, with the last actor that had it, and the rest is empty.
+// findPage returns a page of a query in another order than that of the states. A query that names
+// an attribute which no actor has is refused, except behind a page that was not: the attribute has
+// gone since, with the last actor that had it, and the rest is empty.
 func findPage(src source, q host.ListQuery) (page host.ListPage, err error) {
 	page.Actors = []host.Status{}
 	if q.Type != "" {
@@ -210,8 +213,9 @@ func pageOf(s *search, err error) (host.ListPage, error) {
 	return s.run()
 }
 
-// findInEach returns a page of a query over all types, one after the other. Types without an attribute of the conditions have no such
-// actors. The cursor names the type that the page ended in.
+// findInEach returns a page of a query over all types, one after the other. Types without an
+// attribute of the conditions have no such actors. The cursor names the type that the page ended
+// in.
 func findInEach(src source, q host.ListQuery, types []string) (page host.ListPage, err error) {
 	inner, begin, _ := strings.Cut(q.Cursor, ".")
 	if q.Cursor != "" && begin == "" {
@@ -326,7 +330,8 @@ func storedSource(parts []kernel.Part, store *engine.Store, namespace string) so
 	}
 }
 
-// pausedActors visits the keys of the actors of a type that may be paused, as the wake index lists them.
+// pausedActors visits the keys of the actors of a type that may be paused, as the wake index lists
+// them.
 func pausedActors(store *engine.Store, namespace, typ string, visit func(key []string)) error {
 	for after := []byte(nil); ; {
 		rows, err := store.Wakes(after, 0, 1024)
@@ -352,8 +357,8 @@ func pausedActors(store *engine.Store, namespace, typ string, visit func(key []s
 	}
 }
 
-// StoredList pages through the actors of a store, as if they slept. The parts say which are paused, and have runs, if the query asks
-// for that. after is as in [ListAfter].
+// StoredList pages through the actors of a store, as if they slept. The parts say which are paused,
+// and have runs, if the query asks for that. after is as in [ListAfter].
 func StoredList(parts []kernel.Part, store *engine.Store, namespace string, q host.ListQuery, after map[string]string) (host.ListPage, error) {
 	if len(q.Where) > 0 || q.Sort != "" {
 		src := storedSource(parts, store, namespace)

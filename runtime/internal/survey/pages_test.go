@@ -56,7 +56,8 @@ func change(t *testing.T, store *engine.Store, who engine.Identity, f func(w *en
 	must(t, err)
 }
 
-// sourceOf is a source of a store with types that declare nothing, and with actors of some keys that are awake.
+// sourceOf is a source of a store with types that declare nothing, and with actors of some keys
+// that are awake.
 func sourceOf(store *engine.Store, keys ...[]string) source {
 	return source{
 		store: store, namespace: "ns", known: func(string) []host.Attribute { return nil },
@@ -111,8 +112,9 @@ func text(all []host.Status) (s string) {
 	return s
 }
 
-// TestPagesAgreeWithAListByKey draws queries. The pages of each, of few actors, have what one page has, in its order, and as many
-// actors as a list in the order of the keys, which no index answers. A cursor of random bytes is refused, or goes on somewhere.
+// TestPagesAgreeWithAListByKey draws queries. The pages of each, of few actors, have what one page
+// has, in its order, and as many actors as a list in the order of the keys, which no index answers.
+// A cursor of random bytes is refused, or goes on somewhere.
 func TestPagesAgreeWithAListByKey(t *testing.T) {
 	src := pagesSource(t)
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -200,7 +202,8 @@ func TestPagesAgreeWithAListByKey(t *testing.T) {
 	errorIf(t, err != nil || page.Cursor != ".z", "a page over three types that looks at two thirds of their actors ends with %q: %v", page.Cursor, err)
 }
 
-// TestAnOrderOverAllTypes compares pages of actors of three types with a sort of all of them. One type has no attribute.
+// TestAnOrderOverAllTypes compares pages of actors of three types with a sort of all of them. One
+// type has no attribute.
 func TestAnOrderOverAllTypes(t *testing.T) {
 	store := openStore(t)
 	states := map[string]host.State{}
@@ -321,7 +324,8 @@ func TestAnOrderOverAllTypes(t *testing.T) {
 	}
 }
 
-// TestAnActorThatMovesIsOnAPageOnce changes the value of an actor between two walks of one page, so that the second comes to it again.
+// TestAnActorThatMovesIsOnAPageOnce changes the value of an actor between two walks of one page, so
+// that the second comes to it again.
 func TestAnActorThatMovesIsOnAPageOnce(t *testing.T) {
 	src := pagesSource(t)
 	var first host.Status
@@ -348,8 +352,9 @@ func TestAnActorThatMovesIsOnAPageOnce(t *testing.T) {
 	errorIf(t, len(page.Actors) != 1 || asked < 21 || len(src.after) != 1, "%d asked, %d cursors, %+v", asked, len(src.after), page.Actors)
 }
 
-// TestTheRestOfAPageWithoutItsAttributeIsEmpty destroys the only actors that have an attribute between two pages. The first page of
-// such a query is refused, and what follows an earlier page is empty.
+// TestTheRestOfAPageWithoutItsAttributeIsEmpty destroys the only actors that have an attribute
+// between two pages. The first page of such a query is refused, and what follows an earlier page is
+// empty.
 func TestTheRestOfAPageWithoutItsAttributeIsEmpty(t *testing.T) {
 	store := openStore(t)
 	var going []engine.Identity
@@ -396,7 +401,8 @@ func TestTheRestOfAPageWithoutItsAttributeIsEmpty(t *testing.T) {
 	}
 }
 
-// A cursor says where in the wake index a list of runs goes on, and nothing before or behind the list.
+// A cursor says where in the wake index a list of runs goes on, and nothing before or behind the
+// list.
 func TestACursorThatWasMadeUpIsRefused(t *testing.T) {
 	cursor := func(q host.ListQuery, after []byte) error {
 		t.Helper()

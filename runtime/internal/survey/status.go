@@ -16,8 +16,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
-// Lookup describes an actor. It reads the store and the directory of awake actors, and returns when what it read is durable.
-// The error code is Unavailable if the disk failed and that is unknown.
+// Lookup describes an actor. It reads the store and the directory of awake actors, and returns when
+// what it read is durable. The error code is Unavailable if the disk failed and that is unknown.
 func Lookup(s *kernel.Kernel, ctx context.Context, addr host.Address) (host.Status, error) {
 	if _, err := s.StoredTypeOf(addr); err != nil {
 		return host.Status{}, err
@@ -29,7 +29,8 @@ func Lookup(s *kernel.Kernel, ctx context.Context, addr host.Address) (host.Stat
 	return st, err
 }
 
-// Status is Lookup without the wait: what it shows may be ahead of the disk by the commits under way.
+// Status is Lookup without the wait: what it shows may be ahead of the disk by the commits under
+// way.
 func Status(s *kernel.Kernel, addr host.Address) (host.Status, error) {
 	st, err := StoredStatus(s.Parts, s.Store, s.Options.Namespace, addr)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 //	field     = "state" | "run" | "size" | "updated" | "created" | the name of an attribute
 //	operator  = "=" | "!=" | "<" | "<=" | ">" | ">="
 //
-// without spaces around the operator. The value is the rest, as it is, or a quoted string of Go. A size is a number of bytes with
-// an optional unit, a time RFC 3339 or a date in UTC.
+// without spaces around the operator. The value is the rest, as it is, or a quoted string of Go. A
+// size is a number of bytes with an optional unit, a time RFC 3339 or a date in UTC.
 
 // maxConditions is how many conditions a query may have.
 const maxConditions = 16
@@ -171,7 +171,8 @@ func parseValue(kind host.AttributeKind, s string) (_ []byte, ok bool) {
 	return AppendAttribute(nil, v), ok
 }
 
-// AppendAttribute appends the value of an attribute as it is stored: one element of a tuple, which is nested for a time.
+// AppendAttribute appends the value of an attribute as it is stored: one element of a tuple, which
+// is nested for a time.
 func AppendAttribute(dst []byte, v host.AttributeValue) []byte {
 	switch v.Kind {
 	case host.StringAttribute:
@@ -276,10 +277,12 @@ func (c *condition) narrow(b *bounds) {
 	}
 }
 
-// stored reports whether the condition is one on what the store has, and not on what the node knows.
+// stored reports whether the condition is one on what the store has, and not on what the node
+// knows.
 func (c *condition) stored() bool { return c.word == "" }
 
-// admits reports whether an actor meets a condition on what the store has. value is that of the walk's field.
+// admits reports whether an actor meets a condition on what the store has. value is that of the
+// walk's field.
 func (c *condition) admits(f *engine.Found, walk string, head func() (engine.Head, error)) (bool, error) {
 	switch c.field {
 	case "size", "updated", "created":

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Await waits for done, and returns false if ctx ends before. The timer, nil at first, is for the deadline of a [Context], so that
-// its own is not made; a caller that waits again gives the same one.
+// Await waits for done, and returns false if ctx ends before. The timer, nil at first, is for the
+// deadline of a [Context], so that its own is not made; a caller that waits again gives the same
+// one.
 func Await(ctx context.Context, done <-chan struct{}, timer **time.Timer) bool {
 	if c, ok := ctx.(*Context); ok {
 		if parent, at, ok := c.Unmade(); ok {

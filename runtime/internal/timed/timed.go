@@ -1,4 +1,5 @@
-// Package timed has contexts with a deadline that cost nothing until something waits for their Done.
+// Package timed has contexts with a deadline that cost nothing until something waits for their
+// Done.
 package timed
 
 import (
@@ -7,9 +8,10 @@ import (
 	"time"
 )
 
-// A Context ends with its parent, at its deadline, or when it is canceled, as a context of context.WithDeadline does. The first
-// call of Done makes such a context. Why it has ended is what the first call of Err, Cancel or Done after the end finds; of two
-// ends that came before that, it may be either.
+// A Context ends with its parent, at its deadline, or when it is canceled, as a context of
+// context.WithDeadline does. The first call of Done makes such a context. Why it has ended is what
+// the first call of Err, Cancel or Done after the end finds; of two ends that came before that, it
+// may be either.
 type Context struct {
 	parent context.Context
 	at     time.Time
@@ -20,7 +22,8 @@ type Context struct {
 	cancel context.CancelFunc
 }
 
-// Until returns a context for use until a deadline, or that of its parent if it comes before. The caller must call Cancel.
+// Until returns a context for use until a deadline, or that of its parent if it comes before. The
+// caller must call Cancel.
 func Until(parent context.Context, at time.Time) *Context {
 	if d, ok := parent.Deadline(); ok && d.Before(at) {
 		at = d
@@ -28,9 +31,10 @@ func Until(parent context.Context, at time.Time) *Context {
 	return &Context{parent: parent, at: at}
 }
 
-// Unmade returns the parent, for a waiter that waits for it and has a timer for the deadline. Such a waiter does not notice a Cancel
-// that comes while it waits. When one of both has ended, it waits for Done, which takes a moment at most. ok is false if Done was
-// called or an end was found: then it waits for Done at once.
+// Unmade returns the parent, for a waiter that waits for it and has a timer for the deadline. Such
+// a waiter does not notice a Cancel that comes while it waits. When one of both has ended, it waits
+// for Done, which takes a moment at most. ok is false if Done was called or an end was found: then
+// it waits for Done at once.
 func (c *Context) Unmade() (parent context.Context, at time.Time, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

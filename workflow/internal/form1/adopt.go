@@ -19,16 +19,19 @@ type Record struct {
 	Entry *journal.Entry // in form 2; nil in a record for Adopt
 }
 
-// Adopt turns the records of a history into form 2 in memory, so that replay and display need only one form:
+// Adopt turns the records of a history into form 2 in memory, so that replay and display need only
+// one form:
 //
-//   - A wait for messages called w has the records w:count, w:deadline and w:0, w:1 and so on; they become one receive w.
+//   - A wait for messages called w has the records w:count, w:deadline and w:0, w:1 and so on; they
+//     become one receive w.
 //   - A join or race has data of its branches; each branch gets an entry.
-//   - An ended entry gets the number of a resolution: inner before outer, else in the order of keys, which within a scope is
-//     the order in which names were first used.
+//   - An ended entry gets the number of a resolution: inner before outer, else in the order of
+//     keys, which within a scope is the order in which names were first used.
 //
-// Records come and go in the order of places, one for each: what is stored goes before what is derived. Numbers do not depend
-// on what was written in form 2 since. about has the metadata by the ids of entries. Names that are new are added to
-// names. The rows themselves do not change: numbers and new names are the same each time until something is written.
+// Records come and go in the order of places, one for each: what is stored goes before what is
+// derived. Numbers do not depend on what was written in form 2 since. about has the metadata by the
+// ids of entries. Names that are new are added to names. The rows themselves do not change: numbers
+// and new names are the same each time until something is written.
 func Adopt(rows []Record, about map[string]*Metadata, names *journal.Names) ([]Record, error) {
 	h := history{names: names, waits: make(map[string]*wait)}
 	for _, row := range rows {
@@ -134,7 +137,8 @@ type wait struct {
 	messages map[int]*journal.Entry
 }
 
-// part reports whether an entry is a part of a wait for messages, and of which: the part is what follows the colon.
+// part reports whether an entry is a part of a wait for messages, and of which: the part is what
+// follows the colon.
 func (h *history) part(loc journal.Location, kind journal.Kind) (parent journal.Location, name, part string, ok bool) {
 	if kind != journal.KindMessage && kind != journal.KindSleep {
 		return nil, "", "", false

@@ -1,5 +1,5 @@
-// Package form1 reads histories that another engine wrote: BARE, with payloads in CBOR. They are read and never written.
-// docs/keyspace.md says how each kind is understood.
+// Package form1 reads histories that another engine wrote: BARE, with payloads in CBOR. They are
+// read and never written. docs/keyspace.md says how each kind is understood.
 package form1
 
 import (
@@ -109,8 +109,8 @@ type entry struct {
 	branches []branch
 }
 
-// DecodeEntry takes an entry apart and returns what its value says by itself: Adopt adds what its metadata says, and what
-// other entries say of it. Payloads alias value.
+// DecodeEntry takes an entry apart and returns what its value says by itself: Adopt adds what its
+// metadata says, and what other entries say of it. Payloads alias value.
 func DecodeEntry(value []byte) (journal.Entry, error) {
 	e, err := parse(value)
 	return e.Entry, err
@@ -258,7 +258,8 @@ func kindOf(word string) journal.Kind {
 	return journal.KindStep
 }
 
-// decodeMessage reads the map that is the data of a message. Other data, such as the count of a wait, is none.
+// decodeMessage reads the map that is the data of a message. Other data, such as the count of a
+// wait, is none.
 func decodeMessage(name string, data []byte) (m journal.Delivery, ok bool) {
 	if len(data) == 0 || data[0]>>5 != 5 {
 		return m, false
@@ -283,7 +284,8 @@ func decodeMessage(name string, data []byte) (m journal.Delivery, ok bool) {
 	return m, true
 }
 
-// messageID returns the id of a message, which is a number, a number in a string, or a string, for which it is 0.
+// messageID returns the id of a message, which is a number, a number in a string, or a string, for
+// which it is 0.
 func messageID(raw []byte) uint64 {
 	var number uint64
 	if cbor.Unmarshal(raw, &number) == nil {
@@ -324,8 +326,8 @@ func DecodeMetadata(value []byte) (m Metadata, err error) {
 	return m, r.End()
 }
 
-// complete adds to an entry what only its metadata knows. An entry that metadata calls completed is that, whether it has a
-// result or not: form 1 stores none for a function that returns nothing.
+// complete adds to an entry what only its metadata knows. An entry that metadata calls completed is
+// that, whether it has a result or not: form 1 stores none for a function that returns nothing.
 func (m *Metadata) complete(e *journal.Entry) {
 	e.Created = m.created
 	switch {
@@ -345,7 +347,8 @@ func (m *Metadata) complete(e *journal.Entry) {
 			e.Failure = &journal.Failure{Message: "exhausted"}
 		}
 	case e.Status == journal.Pending:
-		// It failed, and would have been tried again, after a delay that was not stored but follows from the attempts.
+		// It failed, and would have been tried again, after a delay that was not stored but follows
+		// from the attempts.
 		e.Failure = nil
 		if m.status == metaFailed {
 			m.Due = m.LastAttempt.Add(min(100*time.Millisecond<<min(m.Attempts, 16), 30*time.Second))

@@ -70,7 +70,8 @@ var entries = []struct {
 		Messages: []journal.Delivery{{Queue: "q", ID: 7, Body: []byte{0xb9, 0, 1, 0x61, 0x6e, 1}, Sent: time.UnixMilli(1771891200000).UTC()}}}},
 }
 
-// message is the data of a message as cbor-x writes it: maps with lengths of 16 bits, large numbers as doubles.
+// message is the data of a message as cbor-x writes it: maps with lengths of 16 bits, large numbers
+// as doubles.
 const message = "b9 00 04 | 62 69 64 61 37 | 64 6e 61 6d 65 61 71 | 64 62 6f 64 79 b9 00 01 61 6e 01 | 69 63 72 65 61 74 65 64 41 74 fb 42 79 c8 cf 21 00 00 00"
 
 func TestEntries(t *testing.T) {
@@ -127,7 +128,8 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// At a place with a stored record none is derived, however many records there are, and numbers have no gaps.
+// At a place with a stored record none is derived, however many records there are, and numbers have
+// no gaps.
 func TestStoredRecordsGoBeforeDerivedOnes(t *testing.T) {
 	names := []string{"both", "x", "w", "w:count", "w:0"}
 	for n := range 40 {

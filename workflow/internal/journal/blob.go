@@ -10,15 +10,17 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// Large payloads stand in rows of their own, by the hash of their content, so that equal ones of a run are stored once. The
-// head counts the entries' payloads that refer to it; the transaction that takes the last reference removes the rows. Since
-// an entry and the heads that it changes are one transaction, a crash leaves no rows that nothing refers to.
+// Large payloads stand in rows of their own, by the hash of their content, so that equal ones of a
+// run are stored once. The head counts the entries' payloads that refer to it; the transaction that
+// takes the last reference removes the rows. Since an entry and the heads that it changes are one
+// transaction, a crash leaves no rows that nothing refers to.
 
 const (
 	InlineLimit = 16 << 10 // bytes of a payload up to which it stands in its entry
 	BlobChunk   = 64 << 10 // bytes of a payload in one row
 
-	// DefaultMaxPayload is how large one result, state or message may be, in bytes, unless a run has another limit.
+	// DefaultMaxPayload is how large one result, state or message may be, in bytes, unless a run
+	// has another limit.
 	DefaultMaxPayload = 16 << 20
 )
 

@@ -38,7 +38,8 @@ func (k Kind) String() string {
 	return "kind " + strconv.Itoa(int(k))
 }
 
-// An EntryStatus says whether and how an entry has ended. The numbers are stored; 0 to 4 come from version 1.
+// An EntryStatus says whether and how an entry has ended. The numbers are stored; 0 to 4 come from
+// version 1.
 type EntryStatus uint8
 
 const (
@@ -69,28 +70,32 @@ func (s EntryStatus) Over() bool { return s >= Completed }
 type Entry struct {
 	Kind   Kind
 	Status EntryStatus
-	// Ordinal is the position among the operations of its scope, in the order in which the function asked for them.
+	// Ordinal is the position among the operations of its scope, in the order in which the function
+	// asked for them.
 	Ordinal uint32
-	// Seq is the number of the resolution that ended the operation, from 1; 0 while it lasts. It orders the ends of a run's
-	// operations. An ended iteration of a loop has the number of the last resolution before it began.
+	// Seq is the number of the resolution that ended the operation, from 1; 0 while it lasts. It
+	// orders the ends of a run's operations. An ended iteration of a loop has the number of the
+	// last resolution before it began.
 	Seq uint64
-	// Created is the time at which the operation began, Ended the time of its end, by the host's clock in milliseconds.
+	// Created is the time at which the operation began, Ended the time of its end, by the host's
+	// clock in milliseconds.
 	Created, Ended time.Time
 	// ID is the number of the entry's Metadata, 0 if it has none.
 	ID uint32
-	// Codec says how Output, State and Failure.Data are encoded: CodecCBOR, or the number that the run's codec declares.
+	// Codec says how Output, State and Failure.Data are encoded: CodecCBOR, or the number that the
+	// run's codec declares.
 	Codec uint8
 
-	// Output is the result, encoded by the run's codec; nil if there is none (a function that returns nothing has an
-	// encoded nil). For a loop it is the value given to Break.
+	// Output is the result, encoded by the run's codec; nil if there is none (a function that
+	// returns nothing has an encoded nil). For a loop it is the value given to Break.
 	Output []byte
 	// Failure is the error; nil if the operation did not fail.
 	Failure *Failure
 	// Sensitive hides Output from readers of the history.
 	Sensitive bool
 
-	// Owed is not 0 for a step that has begun, may have to be undone, and has not ended: its effects are unknown. It is
-	// the epoch that is part of the step's idempotency key, plus 1.
+	// Owed is not 0 for a step that has begun, may have to be undone, and has not ended: its
+	// effects are unknown. It is the epoch that is part of the step's idempotency key, plus 1.
 	Owed uint32
 
 	// Deadline is the time at which a sleep, a receive or an await ends by itself; zero for never.
@@ -100,26 +105,30 @@ type Entry struct {
 	State     []byte
 	// Winner is the name of the branch that won a race.
 	Winner string
-	// Queues are the queues that a receive waits for, and Messages the messages that it got. The Messages of a step are the
-	// ones that it answered, without their bodies.
+	// Queues are the queues that a receive waits for, and Messages the messages that it got. The
+	// Messages of a step are the ones that it answered, without their bodies.
 	Queues   []string
 	Messages []Delivery
-	// Resolved is the answer of a version gate, and Latest the latest version that the code offered then.
+	// Resolved is the answer of a version gate, and Latest the latest version that the code offered
+	// then.
 	Resolved, Latest uint32
-	// Child is the actor of a spawned child, and Program its workflow. OnClose is the child's fate if the run ends before it:
-	// 0 nothing, 1 it is canceled, 2 it is terminated.
+	// Child is the actor of a spawned child, and Program its workflow. OnClose is the child's fate
+	// if the run ends before it: 0 nothing, 1 it is canceled, 2 it is terminated.
 	Child   Destination
 	Program string
 	OnClose uint8
-	// Count is the number of branches of a map; Branches has the indices of the branch names of a join or a race.
+	// Count is the number of branches of a map; Branches has the indices of the branch names of a
+	// join or a race.
 	Count    uint32
 	Branches []uint32
 
-	// Large names the payloads above that are stored in other rows, and are nil here until they are fetched.
+	// Large names the payloads above that are stored in other rows, and are nil here until they are
+	// fetched.
 	Large []LargeRef
 }
 
-// Metadata is the part of an entry that is not its result, such as a step's attempts. Most entries have none.
+// Metadata is the part of an entry that is not its result, such as a step's attempts. Most entries
+// have none.
 type Metadata struct {
 	// Attempts counts the executions of a step so far, including attempts cut off by a crash.
 	Attempts uint32
@@ -129,8 +138,8 @@ type Metadata struct {
 	Failure *Failure
 	// Progress is the value that the attempt has saved for the next.
 	Progress []byte
-	// Undone is the time at which the undo handler ended, zero if it has not; UndoFailure is its last error. A loop with a
-	// trimmed history has the time of the last undo of one of its steps.
+	// Undone is the time at which the undo handler ended, zero if it has not; UndoFailure is its
+	// last error. A loop with a trimmed history has the time of the last undo of one of its steps.
 	Undone      time.Time
 	UndoFailure *Failure
 }
@@ -145,12 +154,12 @@ type Failure struct {
 	Message string `cbor:"3,keyasint,omitempty" json:"message"`
 	// Data is the encoded error, if its type was registered.
 	Data []byte `cbor:"4,keyasint,omitempty" json:"-"`
-	// Reason is the package's own reason for the end of an operation: "canceled", "timeout", "unknown" (the outcome of an
-	// attempt was lost in a crash), "exhausted", "permanent" or "".
+	// Reason is the package's own reason for the end of an operation: "canceled", "timeout",
+	// "unknown" (the outcome of an attempt was lost in a crash), "exhausted", "permanent" or "".
 	Reason string `cbor:"5,keyasint,omitempty" json:"reason,omitempty"`
 	// Metadata is the error's, if it has any that crosses wires.
 	Metadata map[string]string `cbor:"6,keyasint,omitempty" json:"metadata,omitempty"`
-	// Own is the text of the error that has the code, if Message is the text of an error around it. Readers without access
-	// to Message get Own.
+	// Own is the text of the error that has the code, if Message is the text of an error around it.
+	// Readers without access to Message get Own.
 	Own string `cbor:"7,keyasint,omitempty" json:"-"`
 }

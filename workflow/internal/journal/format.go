@@ -36,7 +36,8 @@ func (e *CorruptError) Error() string {
 // Unwrap returns the cause.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// Corrupt makes a CorruptError about a row, whose key it copies. Errors that are one already are returned as they are.
+// Corrupt makes a CorruptError about a row, whose key it copies. Errors that are one already are
+// returned as they are.
 func Corrupt(key []byte, err error) error {
 	if _, is := errors.AsType[*CorruptError](err); err == nil || is {
 		return err
@@ -60,8 +61,8 @@ func Newer(format string, args ...any) error {
 	return fmt.Errorf("workflow: %s: %w", fmt.Sprintf(format, args...), ErrNewer)
 }
 
-// A Decoder takes a value apart. After an error it returns zeros, so that a decoder may check once at the end. It accepts
-// each value in one form only: integers have no leading zeros.
+// A Decoder takes a value apart. After an error it returns zeros, so that a decoder may check once
+// at the end. It accepts each value in one form only: integers have no leading zeros.
 type Decoder struct {
 	What string // the value, for errors
 	B    []byte

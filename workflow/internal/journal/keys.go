@@ -7,8 +7,9 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// A Location is the place of an entry in the history: the tuple bytes that stand in its key after 07 15 02. The root is
-// empty. Each element ends by itself, so a location is a prefix of another one's bytes exactly if it encloses it.
+// A Location is the place of an entry in the history: the tuple bytes that stand in its key after
+// 07 15 02. The root is empty. Each element ends by itself, so a location is a prefix of another
+// one's bytes exactly if it encloses it.
 type Location []byte
 
 // HistoryPrefix is what the keys of all entries begin with.
@@ -22,7 +23,8 @@ func HistoryKey(dst []byte, loc Location) []byte {
 	return append(append(dst, HistoryPrefix...), loc...)
 }
 
-// HistoryEnd appends the end of the range of a location and all inside it, which begins at its HistoryKey.
+// HistoryEnd appends the end of the range of a location and all inside it, which begins at its
+// HistoryKey.
 func HistoryEnd(dst []byte, loc Location) []byte {
 	return append(HistoryKey(dst, loc), 0xFF)
 }
@@ -32,7 +34,8 @@ func ChildName(dst []byte, loc Location, name uint32) Location {
 	return tuple.AppendUint(append(dst, loc...), uint64(name))
 }
 
-// ChildIteration appends the location of the i-th iteration, or element, of the loop or map at loc, whose name is name.
+// ChildIteration appends the location of the i-th iteration, or element, of the loop or map at loc,
+// whose name is name.
 func ChildIteration(dst []byte, loc Location, name, i uint32) Location {
 	dst = tuple.BeginNested(append(dst, loc...))
 	dst = tuple.AppendUint(dst, uint64(name))
@@ -73,7 +76,8 @@ func ElementEnd(loc Location) int {
 	return at + 1
 }
 
-// integerEnd returns how long the integer at the beginning of b is: 0 if there is none of up to four bytes.
+// integerEnd returns how long the integer at the beginning of b is: 0 if there is none of up to
+// four bytes.
 func integerEnd(b []byte) int {
 	if len(b) == 0 || b[0] < 0x14 || b[0] > 0x18 || len(b) < 1+int(b[0]-0x14) {
 		return 0

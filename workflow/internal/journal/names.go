@@ -28,8 +28,8 @@ func (e *NameError) Error() string {
 // Names is the registry of the names in the locations of a run: a name keeps its first index.
 //
 //  1. Indexes are given in sequence from 0, and never again.
-//  2. The first names, as many as Written says, are in the journal; Write puts the rest. Before a row with an index is written, the names must
-//     be written, in the same transaction.
+//  2. The first names, as many as Written says, are in the journal; Write puts the rest. Before a
+//     row with an index is written, the names must be written, in the same transaction.
 //  3. A name stays registered when its transaction is undone; the next transaction writes it.
 type Names struct {
 	list    []string
@@ -114,7 +114,8 @@ func (n *Names) Len() int { return len(n.list) }
 // Written returns how many names are in the journal, the writes of the transaction included.
 func (n *Names) Written() int { return n.written }
 
-// Crowded reports whether there are so many names that a warning is due: they are probably made from data.
+// Crowded reports whether there are so many names that a warning is due: they are probably made
+// from data.
 func (n *Names) Crowded() bool { return len(n.list) > CrowdedNames }
 
 // Begin begins a transaction. Undone reverts the writes since.
@@ -135,7 +136,8 @@ func (n *Names) Write(j Journal) error {
 	return nil
 }
 
-// Path prints a location: names joined by slashes, iterations as ~7. It is for people; two locations may print alike.
+// Path prints a location: names joined by slashes, iterations as ~7. It is for people; two
+// locations may print alike.
 func (n *Names) Path(loc Location) string {
 	segments, err := loc.Segments()
 	if err != nil {

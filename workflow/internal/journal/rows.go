@@ -2,12 +2,14 @@ package journal
 
 import "time"
 
-// A Reader reads the rows of one run. Keys are those of package keyspace, kind workflow: they begin with the byte 07.
+// A Reader reads the rows of one run. Keys are those of package keyspace, kind workflow: they begin
+// with the byte 07.
 type Reader interface {
-	// Get returns the value of a key. The value must not be changed, and is valid until the transaction ends.
+	// Get returns the value of a key. The value must not be changed, and is valid until the
+	// transaction ends.
 	Get(key []byte) (value []byte, ok bool, err error)
-	// Scan calls visit with the rows start <= key < end in the order of keys, until it returns an error, which Scan returns.
-	// Key and value are valid during the call.
+	// Scan calls visit with the rows start <= key < end in the order of keys, until it returns an
+	// error, which Scan returns. Key and value are valid during the call.
 	Scan(start, end []byte, visit func(key, value []byte) error) error
 }
 
@@ -21,7 +23,8 @@ type Journal interface {
 	DeleteRange(start, end []byte) error
 }
 
-// A NewPutter is a Journal that saves work where the caller knows that a key has no row: it need not look for the old one.
+// A NewPutter is a Journal that saves work where the caller knows that a key has no row: it need
+// not look for the old one.
 type NewPutter interface {
 	// PutNew is Put of a key that has no row, neither in the store nor by the transaction.
 	PutNew(key, value []byte) error

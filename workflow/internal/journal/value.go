@@ -16,7 +16,8 @@ import (
 // CodecCBOR is the Entry.Codec of payloads in CBOR.
 const CodecCBOR uint8 = 0
 
-// Flags of an entry: the optional parts that follow, in the order of the bits. The first byte has the most frequent flags.
+// Flags of an entry: the optional parts that follow, in the order of the bits. The first byte has
+// the most frequent flags.
 const (
 	flagNoOutput  = 1 << iota // Output is nil, and absent
 	FlagID                    // ID
@@ -81,7 +82,8 @@ func findLarge(refs []LargeRef, payload int) *LargeRef {
 	return nil
 }
 
-// AppendEntry appends the value of an entry. Payloads with a reference in e.Large are appended as that.
+// AppendEntry appends the value of an entry. Payloads with a reference in e.Large are appended as
+// that.
 func AppendEntry(dst []byte, e *Entry) ([]byte, error) {
 	var flags uint64
 	set := func(flag uint64, on bool) {
@@ -180,8 +182,8 @@ func AppendEntry(dst []byte, e *Entry) ([]byte, error) {
 	return dst, nil
 }
 
-// appendPayload appends a payload: its length and bytes, or, in an entry with FlagLarge, twice its length, plus one if a
-// hash follows in place of the bytes.
+// appendPayload appends a payload: its length and bytes, or, in an entry with FlagLarge, twice its
+// length, plus one if a hash follows in place of the bytes.
 func appendPayload(dst, b []byte, refs []LargeRef, payload int) []byte {
 	if len(refs) == 0 {
 		return appendBytes(dst, b)
@@ -248,8 +250,8 @@ func appendDelivery(dst []byte, m *Delivery, refs []LargeRef, payload int) []byt
 	return dst
 }
 
-// DecodeEntry takes the value of an entry of form 2 apart, into an entry that is zero. Payloads alias
-// value.
+// DecodeEntry takes the value of an entry of form 2 apart, into an entry that is zero. Payloads
+// alias value.
 func DecodeEntry(e *Entry, value []byte) error {
 	r := Decoder{What: "entry", B: value, Off: 2}
 	kind, status := r.byte(), r.byte()
@@ -422,8 +424,8 @@ type Peek struct {
 	Seq     uint64
 }
 
-// PeekEntry reads the beginning of a value of form 2. ok is false for other forms and for bytes that are no value, of which
-// decoding will say more.
+// PeekEntry reads the beginning of a value of form 2. ok is false for other forms and for bytes
+// that are no value, of which decoding will say more.
 func PeekEntry(value []byte) (p Peek, ok bool) {
 	if len(value) < 4 || value[0] != Form2 || value[1] != 0 {
 		return p, false

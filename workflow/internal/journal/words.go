@@ -6,8 +6,8 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// Kinds and statuses are words wherever people and other programs read them: in JSON, and in CBOR on the wire. In the rows of
-// a run they are numbers.
+// Kinds and statuses are words wherever people and other programs read them: in JSON, and in CBOR
+// on the wire. In the rows of a run they are numbers.
 
 // MarshalText returns the word for the kind.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }

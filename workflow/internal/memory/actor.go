@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/rowmap"
 )
 
-// An Actor is what one run belongs to: its rows, its queues, and its state. Its methods only write; see Drive for what lets
-// the run go on.
+// An Actor is what one run belongs to: its rows, its queues, and its state. Its methods only write;
+// see Drive for what lets the run go on.
 type Actor struct {
 	*Host
 	Self    wfhost.Destination
@@ -81,7 +81,8 @@ func (a *Actor) changed() {
 	a.wakeUp()
 }
 
-// Send puts a message into a queue, and returns its number. The body is in CBOR. reply says whether the sender waits.
+// Send puts a message into a queue, and returns its number. The body is in CBOR. reply says whether
+// the sender waits.
 func (a *Actor) Send(queue string, body []byte, reply bool) uint64 {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()

@@ -15,15 +15,17 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/rowmap"
 )
 
-// A Host runs workflows in memory: actors with one run each, and the mail between them. Nothing happens in it by itself:
-// Drive lets things happen. A fault of the host fails the test.
+// A Host runs workflows in memory: actors with one run each, and the mail between them. Nothing
+// happens in it by itself: Drive lets things happen. A fault of the host fails the test.
 //
-// The clock stands still while there is anything else to do, and then jumps to the next wake time of a run. The bodies of
-// steps run on goroutines, one after another in the order in which they were launched. In a bubble of testing/synctest the
-// clock is that of the bubble, and bodies run at the same time.
+// The clock stands still while there is anything else to do, and then jumps to the next wake time
+// of a run. The bodies of steps run on goroutines, one after another in the order in which they
+// were launched. In a bubble of testing/synctest the clock is that of the bubble, and bodies run at
+// the same time.
 //
-// Mu guards the host and its actors. Exported methods take it, except Time, Lookup and Turn. A test that has one goroutine may
-// use fields between calls, in conditions of Drive, and in bodies while they run one after another.
+// Mu guards the host and its actors. Exported methods take it, except Time, Lookup and Turn. A test
+// that has one goroutine may use fields between calls, in conditions of Drive, and in bodies while
+// they run one after another.
 type Host struct {
 	Mu sync.Mutex
 	// Programs are the programs by name. The name "" is that of histories which do not say theirs.
@@ -44,19 +46,22 @@ type Host struct {
 	Limit int
 	// Racing: in a bubble, bodies run beside the driver, which does not wait until they block.
 	Racing bool
-	// Patient: Drive ends when only paused runs are left, which would try again. Otherwise the clock jumps for them, too.
+	// Patient: Drive ends when only paused runs are left, which would try again. Otherwise the
+	// clock jumps for them, too.
 	Patient bool
 
-	// CrashAt is the number of the commit at which the process dies, from 1: before it, or after it with CrashAfter. 0 is
-	// never. With Chance it dies before or after every fifth commit or so instead.
+	// CrashAt is the number of the commit at which the process dies, from 1: before it, or after it
+	// with CrashAfter. 0 is never. With Chance it dies before or after every fifth commit or so
+	// instead.
 	CrashAt    int
 	CrashAfter bool
 	Chance     *rand.Rand
 
 	// Actors are in the order in which they were made.
 	Actors []*Actor
-	// Commits counts transactions that wrote something, without those of Transact; Crashes deaths of the process, Advances
-	// calls of Advance, Reads reads of rows in transactions, and Wakes jumps of the clock.
+	// Commits counts transactions that wrote something, without those of Transact; Crashes deaths
+	// of the process, Advances calls of Advance, Reads reads of rows in transactions, and Wakes
+	// jumps of the clock.
 	Commits, Crashes, Advances, Reads, Wakes int
 
 	t       testing.TB
@@ -153,9 +158,9 @@ func (h *Host) actor(d wfhost.Destination) *Actor {
 	return a
 }
 
-// Drive lets things happen until until returns true, which it reports, or nothing is left that happens before or at the
-// limit. The clock then stands at the limit, unless that is Forever. until is called between any two events, without Mu;
-// it may be nil.
+// Drive lets things happen until until returns true, which it reports, or nothing is left that
+// happens before or at the limit. The clock then stands at the limit, unless that is Forever. until
+// is called between any two events, without Mu; it may be nil.
 func (h *Host) Drive(limit time.Time, until func() bool) bool {
 	h.t.Helper()
 	h.Mu.Lock()
@@ -300,7 +305,8 @@ func (h *Host) tickBubble(next *Actor, limit time.Time) bool {
 	return true
 }
 
-// commit commits a transaction, and reports whether the process died doing so. One that wrote nothing is not counted.
+// commit commits a transaction, and reports whether the process died doing so. One that wrote
+// nothing is not counted.
 func (h *Host) commit(t *Turn) (died bool) {
 	if !t.Wrote() {
 		t.commit()
@@ -341,7 +347,8 @@ func (h *Host) crash() {
 	h.drop()
 }
 
-// Close drops what is in memory, and waits until it is gone. The next Drive opens all runs again, as after a crash.
+// Close drops what is in memory, and waits until it is gone. The next Drive opens all runs again,
+// as after a crash.
 func (h *Host) Close() {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -472,8 +479,8 @@ func (h *Host) land() bool {
 	return true
 }
 
-// Body runs the next body until it has returned or blocks, although runs may have more to do. It reports whether there was
-// one.
+// Body runs the next body until it has returned or blocks, although runs may have more to do. It
+// reports whether there was one.
 func (h *Host) Body() bool {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -486,8 +493,8 @@ func (h *Host) Body() bool {
 	return true
 }
 
-// begin starts the next body. In a bubble it then waits until the body blocks. Otherwise it starts no body while another one
-// is busy.
+// begin starts the next body. In a bubble it then waits until the body blocks. Otherwise it starts
+// no body while another one is busy.
 func (h *Host) begin() bool {
 	if h.busy() {
 		return false
@@ -527,7 +534,8 @@ func (h *Host) begin() bool {
 
 type bodyKey struct{}
 
-// Block waits until the context of a step ends, and returns its error. The host goes on while a body waits in it.
+// Block waits until the context of a step ends, and returns its error. The host goes on while a
+// body waits in it.
 func Block(ctx context.Context) error {
 	if b, ok := ctx.Value(bodyKey{}).(*body); ok {
 		h := b.a.Host

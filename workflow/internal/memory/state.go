@@ -8,7 +8,8 @@ import (
 // A snapshot is a copy of what a pointer points to, for transactions that are undone.
 type snapshot struct{ of, copy reflect.Value }
 
-// take copies what p, a pointer that is not nil, points to, with all that it leads to. Channels and functions are shared.
+// take copies what p, a pointer that is not nil, points to, with all that it leads to. Channels and
+// functions are shared.
 func take(p any) *snapshot {
 	v := reflect.ValueOf(p)
 	return &snapshot{v, clone(v, map[visit]reflect.Value{})}
@@ -17,7 +18,8 @@ func take(p any) *snapshot {
 // restore makes it again as it was.
 func (s *snapshot) restore() { s.of.Elem().Set(s.copy.Elem()) }
 
-// A visit is a pointer, map or slice that has been copied: what is reached in two ways is copied once.
+// A visit is a pointer, map or slice that has been copied: what is reached in two ways is copied
+// once.
 type visit struct {
 	p uintptr
 	n int

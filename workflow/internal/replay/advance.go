@@ -18,8 +18,8 @@ const (
 // maxResolutions is the largest number of resolutions in one transaction.
 const maxResolutions = 256
 
-// Advance runs the function as far as it can go within a transaction, and returns what the run waits for. An error ends the
-// transaction: the host undoes it and discards the run.
+// Advance runs the function as far as it can go within a transaction, and returns what the run
+// waits for. An error ends the transaction: the host undoes it and discards the run.
 func (r *Run) Advance(t Turn) (out Outcome, err error) {
 	if r.gone {
 		return Outcome{}, ErrClosed
@@ -77,7 +77,8 @@ func (r *Run) advance() (Outcome, error) {
 		}
 	}
 	if r.top == nil {
-		// What a body does that was begun before the function was stopped must end before it is begun again.
+		// What a body does that was begun before the function was stopped must end before it is
+		// begun again.
 		if r.drain(); len(r.inflight) > 0 {
 			return Outcome{Paused: true}, nil
 		}
@@ -135,7 +136,8 @@ func (r *Run) drain() {
 	}
 }
 
-// writePause records a fault. The transaction in which it was found is undone first, if something was written.
+// writePause records a fault. The transaction in which it was found is undone first, if something
+// was written.
 func (r *Run) writePause() (Outcome, error) {
 	if r.pause != nil && r.pause.Reason == PausedOperator && !r.verify {
 		r.fault, r.final = nil, false // it is found again when the operator lets the run go on
@@ -155,8 +157,9 @@ func (r *Run) writePause() (Outcome, error) {
 		return Outcome{Paused: true}, nil
 	}
 	if p.Reason == PausedCrashing && !r.final {
-		// It is tried again once, and seldom: each try may cost the process, with all that it does for others, and a try leaves no
-		// pause behind that would count it. What countBoot wrote was undone.
+		// It is tried again once, and seldom: each try may cost the process, with all that it does
+		// for others, and a try leaves no pause behind that would count it. What countBoot wrote
+		// was undone.
 		r.record.Boots = maxBoots - 1
 		p.Next = r.turnTime.Add(lastRetry)
 		if err := putRecord(r.turn, &r.record); err != nil {
@@ -241,7 +244,8 @@ func (r *Run) drive() (Outcome, error) {
 	}
 }
 
-// stuck ends an Advance by an error. What the codec or a limit refuses is no error of the transaction: it pauses the run.
+// stuck ends an Advance by an error. What the codec or a limit refuses is no error of the
+// transaction: it pauses the run.
 func (r *Run) stuck(err error) (Outcome, error) {
 	if errors.Is(err, ErrTooLarge) {
 		r.fail(PausedMisuse, err.Error())
@@ -333,7 +337,8 @@ func (r *Run) stopAttempts() {
 
 // again ends an Advance after which the host calls Advance again at once.
 func (r *Run) again() (Outcome, error) {
-	// Steps of earlier transactions have waited for the run to park. It may never park, so they start now.
+	// Steps of earlier transactions have waited for the run to park. It may never park, so they
+	// start now.
 	old := 0
 	for old < len(r.starting) && r.starting[old].since != r.turns {
 		old++
@@ -391,8 +396,9 @@ func (r *Run) poll() (bool, error) {
 	return r.pollAwaits()
 }
 
-// glance looks, once in an Advance, for what has happened although something is due already: while one branch never waits,
-// there always is, and the others and a request to cancel have a right to their turn.
+// glance looks, once in an Advance, for what has happened although something is due already: while
+// one branch never waits, there always is, and the others and a request to cancel have a right to
+// their turn.
 func (r *Run) glance() error {
 	r.glanced = true
 	for a := r.nextReported(); a != nil; a = r.nextReported() {
@@ -414,7 +420,8 @@ func (r *Run) glance() error {
 	if err := r.noticeControl(); err != nil || r.err != nil || r.fault != nil || r.halt != nil {
 		return err
 	}
-	// What is taken out of a queue, or holds now, has to be resolved before anything can end the transaction.
+	// What is taken out of a queue, or holds now, has to be resolved before anything can end the
+	// transaction.
 	due := r.due.len()
 	more, err := r.pollReceives()
 	if !more && err == nil {
@@ -514,7 +521,8 @@ func (r *Run) finishRun() (Outcome, error) {
 		return Outcome{}, err
 	}
 	r.record.Ended = r.clock()
-	// What is kept to be undone goes with the run. A run with a parent is not rewound, so it keeps nothing.
+	// What is kept to be undone goes with the run. A run with a parent is not rewound, so it keeps
+	// nothing.
 	r.record.Kept = state == StateCompleted && r.record.Parent == nil
 	if err := putRecord(r.turn, &r.record); err != nil {
 		return Outcome{}, err

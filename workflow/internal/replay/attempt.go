@@ -77,8 +77,8 @@ func (sc *StepCtx) Host() any { return sc.host }
 // Attempt returns the number of the execution, from 1. Executions that a crash cut off count.
 func (sc *StepCtx) Attempt() int { return sc.a.number }
 
-// IdempotencyKey returns a string that is the same for all attempts of the step and for no other step, for services that
-// recognize a repeated request.
+// IdempotencyKey returns a string that is the same for all attempts of the step and for no other
+// step, for services that recognize a repeated request.
 func (sc *StepCtx) IdempotencyKey() string {
 	return sc.a.key(sc.a.t.o.loc)
 }
@@ -92,9 +92,10 @@ func (a *Attempt) key(loc journal.Location) string {
 	return string(hex.AppendEncode(dst, loc))
 }
 
-// OnCommit registers fn to run within the transaction that records the step's success. Functions run in the order of the
-// calls. If fn fails or panics, the transaction is undone, and the attempt fails with that error. If the step does not
-// succeed, fn does not run. It must be quick, do nothing outside of the transaction, and not be nil.
+// OnCommit registers fn to run within the transaction that records the step's success. Functions
+// run in the order of the calls. If fn fails or panics, the transaction is undone, and the attempt
+// fails with that error. If the step does not succeed, fn does not run. It must be quick, do
+// nothing outside of the transaction, and not be nil.
 func (sc *StepCtx) OnCommit(fn func(tx *Tx) error) {
 	r := sc.a.r
 	r.mu.Lock()
@@ -102,9 +103,9 @@ func (sc *StepCtx) OnCommit(fn func(tx *Tx) error) {
 	sc.a.commits = append(sc.a.commits, fn)
 }
 
-// Progress saves a value for the next attempt, in case this one is cut off or fails. It is written soon, but Progress does
-// not wait for that. Of values that follow quickly, only the last is written. The error is a *CodecError or a
-// *TooLargeError.
+// Progress saves a value for the next attempt, in case this one is cut off or fails. It is written
+// soon, but Progress does not wait for that. Of values that follow quickly, only the last is
+// written. The error is a *CodecError or a *TooLargeError.
 func (sc *StepCtx) Progress(v any) error {
 	a := sc.a
 	data, err := a.r.program.encode(v)
@@ -149,7 +150,8 @@ func LastProgress[T any](sc *StepCtx) (v T, ok bool) {
 	return v, true
 }
 
-// A PanicError is what a step's body, or a function within a transaction, fails with when it panics.
+// A PanicError is what a step's body, or a function within a transaction, fails with when it
+// panics.
 type PanicError struct {
 	Value string // what it panicked with, printed
 	Stack string
@@ -165,14 +167,17 @@ var (
 // Name returns the path of the step, for logs.
 func (a *Attempt) Name() string { return a.name }
 
-// Replace makes Run execute fn instead of the step's body, and encode its result. It is for tests, and called before Run.
+// Replace makes Run execute fn instead of the step's body, and encode its result. It is for tests,
+// and called before Run.
 func (a *Attempt) Replace(fn func(sc *StepCtx) (any, error)) { a.instead = bodyOf(a.r.program, fn) }
 
-// Run executes the body, on the calling goroutine. The host ends ctx to end the body: an error that the body returns
-// afterwards is no outcome, and the attempt counts as not run. StepCtx.Host returns value. notify is called when the run
-// must Advance before the body has returned. That may be on any goroutine; notify must not block, and may be nil.
+// Run executes the body, on the calling goroutine. The host ends ctx to end the body: an error that
+// the body returns afterwards is no outcome, and the attempt counts as not run. StepCtx.Host
+// returns value. notify is called when the run must Advance before the body has returned. That may
+// be on any goroutine; notify must not block, and may be nil.
 //
-// The next Advance after Run has returned handles the body's result. The error is only for the host's metrics and logs.
+// The next Advance after Run has returned handles the body's result. The error is only for the
+// host's metrics and logs.
 func (a *Attempt) Run(ctx context.Context, value any, notify func()) (err error) {
 	host := ctx
 	a.life.Init(host)

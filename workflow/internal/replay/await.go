@@ -15,7 +15,8 @@ type await struct {
 	output []byte
 }
 
-// Await waits until probe returns true. It records and returns the value that probe returned with it.
+// Await waits until probe returns true. It records and returns the value that probe returned with
+// it.
 func Await[V, T any](ctx Context, name string, probe func(view V) (T, bool), options ...WaitOption) (T, error) {
 	var v T
 	s := ctx.scope()

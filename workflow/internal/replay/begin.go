@@ -8,9 +8,9 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// begin begins an operation: it finds it in the history, or makes a new one. The error is that of a canceled scope, in which
-// nothing begins and nothing is recorded. It does not return if the operation must not be asked for here, or is not what
-// the history says.
+// begin begins an operation: it finds it in the history, or makes a new one. The error is that of a
+// canceled scope, in which nothing begins and nothing is recorded. It does not return if the
+// operation must not be asked for here, or is not what the history says.
 func (s *scope) begin(kind Kind, name string) (*op, error) {
 	o := new(op)
 	return o, s.beginOp(o, kind, name)
@@ -71,7 +71,8 @@ func (o *op) again() {
 	o.done, o.queued, o.replay = false, false, 0
 }
 
-// branch makes the op of a branch of o at loc. If it is recorded as ended, the caller must queue it for its turn.
+// branch makes the op of a branch of o at loc. If it is recorded as ended, the caller must queue it
+// for its turn.
 func (r *Run) branch(o *op, loc journal.Location, name string) (*op, error) {
 	b := &op{s: o.s, name: name, loc: loc}
 	if r.image != nil {
@@ -107,7 +108,8 @@ func (s *scope) corrupt(err error) {
 	s.run.hang(s.run.current.Load())
 }
 
-// clock returns when something that happens now happens: never before what happened last, to the millisecond.
+// clock returns when something that happens now happens: never before what happened last, to the
+// millisecond.
 func (r *Run) clock() time.Time {
 	if r.turnTime.After(r.now) {
 		return r.turnTime
@@ -115,8 +117,8 @@ func (r *Run) clock() time.Time {
 	return r.now
 }
 
-// match returns the record of the operation that the code asks for next, nil if it is new, and the index of its name. It does not return if the
-// history has another one there.
+// match returns the record of the operation that the code asks for next, nil if it is new, and the
+// index of its name. It does not return if the history has another one there.
 func (s *scope) match(kind Kind, name string, i uint32) (*record, uint32) {
 	if s.run.image == nil || len(s.records) == 0 {
 		return nil, i
@@ -150,8 +152,8 @@ func (s *scope) match(kind Kind, name string, i uint32) (*record, uint32) {
 		s.consume(rec)
 		return rec, i
 	case rec.ordinal > s.next && (kind == KindStep || kind == KindSpawn || kind == KindSleep) && s.recorded(i) == nil:
-		// A step, and a timer that is over when it begins, leave no row before they end. This one had begun when a later one
-		// ended, and was cut off.
+		// A step, and a timer that is over when it begins, leave no row before they end. This one
+		// had begun when a later one ended, and was cut off.
 		return nil, i
 	}
 	s.diverge(kind, name, rec)
@@ -179,7 +181,8 @@ func (s *scope) same(rec *record, kind Kind, i uint32) bool {
 	return string(r.scratch) == string(rec.loc)
 }
 
-// recorded returns the record that has a name in the place and was not consumed; nil if there is none.
+// recorded returns the record that has a name in the place and was not consumed; nil if there is
+// none.
 func (p *place) recorded(i uint32) *record {
 	p.run.scratch = journal.ChildName(p.run.scratch[:0], p.loc, i)
 	loc := p.run.scratch

@@ -52,7 +52,8 @@ func sum(do func(ctx workflow.Context, i int) (int, error), then func(ctx workfl
 func BenchmarkSteps(b *testing.B)   { perRun(b, sum(stepOf, nil), 1000) }
 func BenchmarkUpdates(b *testing.B) { perRun(b, sum(updateOf, nil), 1000) }
 
-// BenchmarkLoopIterations is one iteration with one step, with trimming. Short and long loops should take the same time.
+// BenchmarkLoopIterations is one iteration with one step, with trimming. Short and long loops
+// should take the same time.
 func BenchmarkLoopIterations(b *testing.B) {
 	d := workflow.NewFunction("w", func(ctx workflow.Context, n int) (int, error) {
 		return workflow.Loop(ctx, "loop", 0, func(it *workflow.Iter[int, int]) error {
@@ -176,8 +177,8 @@ func BenchmarkBranches(b *testing.B) {
 	}
 }
 
-// An engine is a run without a host: rows, queues, and a loop that advances it and runs bodies on the goroutine of the
-// benchmark. It is its own transaction.
+// An engine is a run without a host: rows, queues, and a loop that advances it and runs bodies on
+// the goroutine of the benchmark. It is its own transaction.
 type engine struct {
 	*memory.Rows
 	*memory.Queues

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// boot loads what is recorded and spawns the root. known are the fields, if they were loaded in this transaction.
+// boot loads what is recorded and spawns the root. known are the fields, if they were loaded in
+// this transaction.
 func (r *Run) boot(known *fields) (out Outcome, done bool, err error) {
 	im, err := loadImageWith(r.turn, known)
 	if err != nil {
@@ -103,8 +104,8 @@ func (r *Run) goLive() (done bool, err error) {
 	return false, r.countBoot()
 }
 
-// countBoot counts executions that a crash has cut off: of steps that had begun when the last activation ended, unless it
-// ended in order.
+// countBoot counts executions that a crash has cut off: of steps that had begun when the last
+// activation ended, unless it ended in order.
 func (r *Run) countBoot() error {
 	if r.record.Boots == 0 {
 		return nil // it rested, or nothing was launched yet

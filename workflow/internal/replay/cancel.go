@@ -26,8 +26,8 @@ func newCancellation(parent *cancellation, detached bool) *cancellation {
 // err is nil, or a *CanceledError.
 func (x *cancellation) err() error { return x.cause }
 
-// cancel cancels the node and those below it. Live ops are told: they resolve, sooner or later. With abandon, running
-// attempts are not waited for: what they come to is dropped.
+// cancel cancels the node and those below it. Live ops are told: they resolve, sooner or later.
+// With abandon, running attempts are not waited for: what they come to is dropped.
 func (x *cancellation) cancel(cause error, abandon bool) {
 	switch {
 	case x.cause == nil:
@@ -54,8 +54,8 @@ func (x *cancellation) unlink() {
 	x.parent = nil
 }
 
-// listen has a live op told when its scope is canceled; at once if it is canceled already, which is so for operations that
-// began before and are now begun again.
+// listen has a live op told when its scope is canceled; at once if it is canceled already, which is
+// so for operations that began before and are now begun again.
 func (o *op) listen() {
 	x := o.s.cancel
 	if x.cause != nil {

@@ -114,7 +114,8 @@ func (p *Program) codec() Codec { return p.config.codec }
 // EncodeInput encodes an input of the program. The error is a *CodecError.
 func (p *Program) EncodeInput(in any) ([]byte, error) { return p.encode(in) }
 
-// DecodeOutput decodes what the program returned into what out points to. The error is a *CodecError.
+// DecodeOutput decodes what the program returned into what out points to. The error is a
+// *CodecError.
 func (p *Program) DecodeOutput(data []byte, out any) error { return p.decode(data, out) }
 
 func (r *Run) encode(v any) ([]byte, error)    { return r.program.encode(v) }

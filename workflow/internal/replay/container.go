@@ -7,19 +7,21 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// A container is an operation with operations inside: a scope, a loop, a join, a race, a foreach, a saga, a child within the
-// run.
+// A container is an operation with operations inside: a scope, a loop, a join, a race, a foreach, a
+// saga, a child within the run.
 //
-//  1. Its entry is written when it begins, so that the order of its scope's operations and its shape are on record, and again
-//     when it ends.
-//  2. One that has ended according to the history is not entered when the function runs again: it returns what is recorded. The
-//     exception is a container with live obligations inside whose handlers are closures: running again is the only way
-//     to get hold of them. It is then sealed: what runs in it must all be on record.
-//  3. While a container runs on its parent's own coroutine, the parent scope is busy: nothing may be asked of it.
+//  1. Its entry is written when it begins, so that the order of its scope's operations and its
+//     shape are on record, and again when it ends.
+//  2. One that has ended according to the history is not entered when the function runs again: it
+//     returns what is recorded. The exception is a container with live obligations inside whose
+//     handlers are closures: running again is the only way to get hold of them. It is then sealed:
+//     what runs in it must all be on record.
+//  3. While a container runs on its parent's own coroutine, the parent scope is busy: nothing may
+//     be asked of it.
 //  4. A container ends after everything that runs in it.
 
-// open begins a container. If skip is true, its end is recorded and it need not be entered: the recorded outcome is in
-// o.entry, for when the coroutine has waited for its turn.
+// open begins a container. If skip is true, its end is recorded and it need not be entered: the
+// recorded outcome is in o.entry, for when the coroutine has waited for its turn.
 func (s *scope) open(kind Kind, name string) (o *op, skip bool, err error) {
 	o, err = s.begin(kind, name)
 	if err != nil {
@@ -49,8 +51,8 @@ func (s *scope) leave(inner *scope) {
 	s.inner = nil
 }
 
-// end gives a container its outcome and waits until it is on record. at, if not nil, runs in the recording transaction,
-// before the entry is written.
+// end gives a container its outcome and waits until it is on record. at, if not nil, runs in the
+// recording transaction, before the entry is written.
 func (o *op) end(output []byte, err error, at func() error, members ...*member) {
 	if o.ended() {
 		o.wait(o.s.owner)
@@ -102,8 +104,9 @@ func (o *op) outcome() ([]byte, error) {
 	return nil, o.s.run.errorOf(o.entry.Failure)
 }
 
-// resultOf decodes what an operation came to. What cannot be decoded pauses the run, since it is the code that is wrong, and
-// must not look like a failure of what was done; it does not return then.
+// resultOf decodes what an operation came to. What cannot be decoded pauses the run, since it is
+// the code that is wrong, and must not look like a failure of what was done; it does not return
+// then.
 func resultOf[T any](s *scope, output []byte, err error) (v T, _ error) {
 	if err != nil {
 		return v, err
@@ -120,7 +123,8 @@ func (s *scope) decodeInto(p *Program, data []byte, v any) {
 	}
 }
 
-// encoded encodes what a container has come to. What cannot be encoded pauses the run; it does not return then.
+// encoded encodes what a container has come to. What cannot be encoded pauses the run; it does not
+// return then.
 func (s *scope) encoded(v any) []byte {
 	data, err := s.run.encode(v)
 	if err != nil {
@@ -167,7 +171,8 @@ type structure struct {
 	undoless    []journal.Location // of steps that were under way and may have to be undone, and for which the code has no undo
 }
 
-// dropIterations deletes what is recorded of the iterations of a loop from one up to but excluding another.
+// dropIterations deletes what is recorded of the iterations of a loop from one up to but excluding
+// another.
 func (r *Run) dropIterations(o *op, from, to uint32) error {
 	r.touched()
 	return r.st.dropIterations(r.turn, o.loc, o.index, from, to)
@@ -183,10 +188,12 @@ func (r *Run) must(err error) {
 	}
 }
 
-// collapseAt is how many bytes of history a run may have before containers that end drop what is inside of them.
+// collapseAt is how many bytes of history a run may have before containers that end drop what is
+// inside of them.
 const collapseAt = 256 << 10
 
-// collapse drops what is inside of a container that ends, if the history is large. Ends of branches stay, which hold the results.
+// collapse drops what is inside of a container that ends, if the history is large. Ends of branches
+// stay, which hold the results.
 func (r *Run) collapse(o *op, members ...*member) error {
 	if r.bytes < collapseAt || r.obliged(o.loc) || o.s.racing {
 		return nil

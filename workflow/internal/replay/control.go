@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// This file has the operations on a run from outside. Each works within one transaction of the host, and runs no code of the
-// user. The host tells a Run in memory about them: see Run.
+// This file has the operations on a run from outside. Each works within one transaction of the
+// host, and runs no code of the user. The host tells a Run in memory about them: see Run.
 
 // ErrExists is the error of a start when the actor has another run.
 var ErrExists = errors.New("workflow: there is a run already")
@@ -28,9 +28,11 @@ func (e *ControlError) Error() string { return "workflow: cannot " + e.Verb + ":
 type StartOptions struct {
 	// ID is the run's id; zero for a random one.
 	ID [16]byte
-	// Replace removes a run that has ended, with its history. A run that has not ended is not replaced.
+	// Replace removes a run that has ended, with its history. A run that has not ended is not
+	// replaced.
 	Replace bool
-	// UpTo is, for Import, the last entry of the recording that the new run gets: it continues from there. "" for all.
+	// UpTo is, for Import, the last entry of the recording that the new run gets: it continues from
+	// there. "" for all.
 	UpTo EntryID
 	// Restore is, for Import: the run continues as the recorded run, not as a new one.
 	Restore bool
@@ -48,8 +50,9 @@ type Started struct {
 // controlCancel is the kind of the control that asks for cancellation.
 const controlCancel = "cancel"
 
-// start writes the first rows of a run. If there is a run of the same workflow with the same input, ended or not, start
-// changes nothing, unless the options name another id. The error is ErrExists, a *TooLargeError, or one of t.
+// start writes the first rows of a run. If there is a run of the same workflow with the same input,
+// ended or not, start changes nothing, unless the options name another id. The error is ErrExists,
+// a *TooLargeError, or one of t.
 func start(t Turn, name, version string, codec uint8, input []byte, o StartOptions) (Started, error) {
 	if n := int64(len(input)); n > DefaultMaxPayload {
 		return Started{}, &TooLargeError{What: "the input", Size: n, Limit: DefaultMaxPayload}
@@ -108,7 +111,8 @@ func Cancel(t Turn, reason string) error {
 	return putControl(t, &control{Kind: controlCancel, Reason: reason, Time: t.Now()})
 }
 
-// Hold pauses the run until Resume. Attempts of steps that are going on end, and their results are kept for then.
+// Hold pauses the run until Resume. Attempts of steps that are going on end, and their results are
+// kept for then.
 func Hold(t Turn, reason string) error {
 	f, err := living(t, "pause")
 	if err != nil || f.pause != nil && f.pause.Reason == PausedOperator {
@@ -117,7 +121,8 @@ func Hold(t Turn, reason string) error {
 	return putPause(t, &Pause{Reason: PausedOperator, Text: reason, Since: t.Now()})
 }
 
-// Resume lets a paused run go on, whatever it was paused for. If the reason is still there, it is paused again.
+// Resume lets a paused run go on, whatever it was paused for. If the reason is still there, it is
+// paused again.
 func Resume(t Turn) error {
 	f, err := living(t, "resume")
 	switch {

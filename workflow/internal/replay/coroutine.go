@@ -91,7 +91,8 @@ func (s *Coroutines) Close() {
 	}
 }
 
-// A coroutine runs one strand of a workflow function: the root, or one branch. One of a run executes at a time.
+// A coroutine runs one strand of a workflow function: the root, or one branch. One of a run
+// executes at a time.
 type coroutine struct {
 	run     *Run
 	body    func(c *coroutine)
@@ -103,7 +104,8 @@ type coroutine struct {
 	waits *op
 }
 
-// spawn makes a coroutine that will run body. It is runnable at once, after the other runnable coroutines.
+// spawn makes a coroutine that will run body. It is runnable at once, after the other runnable
+// coroutines.
 func (r *Run) spawn(body func(c *coroutine)) *coroutine {
 	c := &coroutine{run: r, body: body, index: len(r.coroutines)}
 	c.carrier = r.options.Coroutines.get(c)
@@ -123,8 +125,8 @@ func (c *coroutine) main() {
 			if p := recover(); p != nil {
 				r.panicked(p, debug.Stack())
 			} else if !r.gone {
-				// The function called runtime.Goexit. Let through, it would end the goroutine that drives the run; so the
-				// coroutine stays here until it is killed.
+				// The function called runtime.Goexit. Let through, it would end the goroutine that
+				// drives the run; so the coroutine stays here until it is killed.
 				r.fail(PausedPanicked, "the function called runtime.Goexit (a failed assertion of a test does)\n\n"+string(debug.Stack()))
 				c.carrier.yield(struct{}{})
 			}
@@ -161,8 +163,8 @@ func (r *Run) ready(c *coroutine) {
 	}
 }
 
-// park suspends the coroutine until a call of ready. It does not return if the run is discarded: then deferred functions of
-// the user run, and their operations on the run fail.
+// park suspends the coroutine until a call of ready. It does not return if the run is discarded:
+// then deferred functions of the user run, and their operations on the run fail.
 //
 // REQUIRES: called on the coroutine.
 func (c *coroutine) park() {
@@ -171,8 +173,8 @@ func (c *coroutine) park() {
 	}
 }
 
-// kill unwinds the coroutine. A coroutine that leaves by Goexit also ends the goroutine that stops it, so kill uses an extra
-// goroutine.
+// kill unwinds the coroutine. A coroutine that leaves by Goexit also ends the goroutine that stops
+// it, so kill uses an extra goroutine.
 //
 // REQUIRES: not called on a coroutine; Run.gone is set.
 func (c *coroutine) kill() {

@@ -11,7 +11,8 @@ import (
 // A Func is a workflow function.
 type Func[In, Out any] func(ctx Context, in In) (Out, error)
 
-// A Function is a workflow: a name, a function, and options. It is immutable and may be used by many runs at once.
+// A Function is a workflow: a name, a function, and options. It is immutable and may be used by
+// many runs at once.
 type Function[In, Out any] struct {
 	program *Program
 }
@@ -95,7 +96,8 @@ func (p *Program) configure(noFunction bool, options []Option) error {
 	return nil
 }
 
-// An inputError says that the stored input is not what the function takes: no failure of the run, but of the program.
+// An inputError says that the stored input is not what the function takes: no failure of the run,
+// but of the program.
 type inputError struct{ err error }
 
 func (e *inputError) Error() string {
@@ -130,7 +132,8 @@ func shorten(s string) string {
 	return s
 }
 
-// WithVersion names the version of the code, for people: it is stored with each run that it starts. At most 256 bytes.
+// WithVersion names the version of the code, for people: it is stored with each run that it starts.
+// At most 256 bytes.
 func WithVersion(v string) Option {
 	return option(func(c *config) error {
 		if len(v) > MaxName {
@@ -198,7 +201,8 @@ func WithError[E error](name string) Option {
 	})
 }
 
-// WithErrorValue registers an error value under a name: errors.Is finds it in errors that come out of the history.
+// WithErrorValue registers an error value under a name: errors.Is finds it in errors that come out
+// of the history.
 func WithErrorValue(name string, value error) Option {
 	return option(func(c *config) error {
 		if value == nil {
@@ -237,6 +241,7 @@ func (p *Program) Err() error { return p.err }
 // Program returns the definition without its types.
 func (d *Function[In, Out]) Program() *Program { return d.program }
 
-// DecodeFailure returns the error that a failure of a run, or of an entry of its history, stands for: errors.As and errors.Is
-// find in it what the program registered. It is a *FailureError, or nil for nil.
+// DecodeFailure returns the error that a failure of a run, or of an entry of its history, stands
+// for: errors.As and errors.Is find in it what the program registered. It is a *FailureError, or
+// nil for nil.
 func (p *Program) DecodeFailure(f *Failure) error { return p.errorOf(f) }

@@ -10,7 +10,8 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// A Divergence says where the code asked for something else than the history has. Its text is for people.
+// A Divergence says where the code asked for something else than the history has. Its text is for
+// people.
 type Divergence struct {
 	// Scope is the path of the scope, "" for the root.
 	Scope string
@@ -56,7 +57,8 @@ func placeName(path string) string {
 	return strconv.Quote(path)
 }
 
-// diverge pauses the run: the code asks for an operation where the history has rec. It does not return.
+// diverge pauses the run: the code asks for an operation where the history has rec. It does not
+// return.
 func (s *scope) diverge(kind Kind, name string, rec *record) {
 	d := &Divergence{Scope: s.path(), Ordinal: s.next, Found: fmt.Sprintf("%s %q", kind, name), Site: userLine()}
 	s.expected(d, rec)
@@ -85,7 +87,8 @@ func (s *scope) diverge(kind Kind, name string, rec *record) {
 	s.run.hang(s.run.current.Load())
 }
 
-// divergeSealed pauses the run: the code asks for something new in a scope whose end is recorded. It does not return.
+// divergeSealed pauses the run: the code asks for something new in a scope whose end is recorded.
+// It does not return.
 func (s *scope) divergeSealed(kind Kind, name string) {
 	d := &Divergence{Scope: s.path(), Ordinal: s.next, Found: fmt.Sprintf("%s %q", kind, name), Site: userLine(), Expected: "the end of the scope"}
 	d.Hint = fmt.Sprintf("If %q is new here, let only new runs do it: if workflow.Patched(ctx, \"…\") { … }.", name)
@@ -189,8 +192,9 @@ func callSite() string {
 // maxCallers is how many lines userLine returns after the innermost one.
 const maxCallers = 3
 
-// userLine returns the innermost line of the calling code that is not of this package, nor of the one whose functions wrap its
-// operations for actors; and, if a helper calls, the lines that call the helper.
+// userLine returns the innermost line of the calling code that is not of this package, nor of the
+// one whose functions wrap its operations for actors; and, if a helper calls, the lines that call
+// the helper.
 func userLine() string {
 	const own, facade, wrapper = "github.com/cairn-run/cairn/workflow/internal/replay.", "github.com/cairn-run/cairn/workflow.", "github.com/cairn-run/cairn/actor."
 	var pcs [64]uintptr

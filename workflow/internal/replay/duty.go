@@ -9,12 +9,15 @@ import (
 
 // A duty is what a step that may have to be undone keeps while it lasts.
 //
-//  1. The transaction that launches the first attempt writes the step's row, with Entry.Owed. From then on every later
-//     activation knows that the step may have had an effect.
-//  2. The step ends when its body has returned, whatever gave it up before: then a late result is still a result.
-//  3. The transaction that ends the step writes the obligation, if the step has succeeded or if doubt is left.
+//  1. The transaction that launches the first attempt writes the step's row, with Entry.Owed. From
+//     then on every later activation knows that the step may have had an effect.
+//  2. The step ends when its body has returned, whatever gave it up before: then a late result is
+//     still a result.
+//  3. The transaction that ends the step writes the obligation, if the step has succeeded or if
+//     doubt is left.
 //
-// So an undo function never runs beside the body that it undoes, and no effect is without an obligation.
+// So an undo function never runs beside the body that it undoes, and no effect is without an
+// obligation.
 type duty struct {
 	handler string  // of WithUndo; "" for a function of the code
 	args    []byte  // of the handler
@@ -25,7 +28,8 @@ type duty struct {
 	late    timer   // pauses the run if the body does not return
 }
 
-// An undoing is a function of the code that undoes a step, with the step's encoded result; nil if that is unknown.
+// An undoing is a function of the code that undoes a step, with the step's encoded result; nil if
+// that is unknown.
 type undoing func(sc *StepCtx, output []byte) error
 
 // lingering is how long a body may take to return when its context has ended.
@@ -37,10 +41,10 @@ func CancelBody() StepOption {
 	return stepOption(func(o *stepOptions) error { o.cancelable = true; return nil })
 }
 
-// Undoes returns, in an undo function, the idempotency key of the step that is undone, and whether the step's result is
-// known. It is unknown if the step was given up or cut off: then the effect may be there or not, and the undo function
-// has to find out, by the key, and has to make sure that the effect does not come later. In other bodies Undoes returns
-// "" and false.
+// Undoes returns, in an undo function, the idempotency key of the step that is undone, and whether
+// the step's result is known. It is unknown if the step was given up or cut off: then the effect
+// may be there or not, and the undo function has to find out, by the key, and has to make sure that
+// the effect does not come later. In other bodies Undoes returns "" and false.
 func (sc *StepCtx) Undoes() (key string, known bool) {
 	p := sc.a.t.undoes
 	if p == nil {
@@ -50,7 +54,8 @@ func (sc *StepCtx) Undoes() (key string, known bool) {
 	return sc.a.key(p.Entry), !p.Unknown
 }
 
-// dutyOf returns the duty of a live step by its option UndoBy or else by a function of the code; nil if it has neither.
+// dutyOf returns the duty of a live step by its option UndoBy or else by a function of the code;
+// nil if it has neither.
 func (o *op) dutyOf(by undoBy, undo undoing) (*duty, error) {
 	switch {
 	case by.handler == "" && undo == nil:
@@ -95,8 +100,9 @@ func (t *task) oblige() {
 	}
 }
 
-// epoch returns the epoch that is part of the attempts' idempotency key. That of a step which may have to be undone does
-// not change by a rewind, or the undo function would not find what it undoes.
+// epoch returns the epoch that is part of the attempts' idempotency key. That of a step which may
+// have to be undone does not change by a rewind, or the undo function would not find what it
+// undoes.
 func (t *task) epoch() uint32 {
 	owed := t.o.entry.Owed
 	if t.undoes != nil {
@@ -108,7 +114,8 @@ func (t *task) epoch() uint32 {
 	return t.o.s.run.record.Epoch
 }
 
-// doubts takes from the outcome of an attempt whether the step may have had an effect that is unknown.
+// doubts takes from the outcome of an attempt whether the step may have had an effect that is
+// unknown.
 func (t *task) doubts(res *result) {
 	if t.duty != nil {
 		t.duty.doubt = res.failure != nil && !res.definite
@@ -156,8 +163,8 @@ func (t *task) owe() error {
 	return t.o.oblige(d, !done)
 }
 
-// unclear reports whether an error that is not retried leaves open what was done: the body says so, it was interrupted, or
-// it had succeeded and its result cannot be recorded.
+// unclear reports whether an error that is not retried leaves open what was done: the body says so,
+// it was interrupted, or it had succeeded and its result cannot be recorded.
 func unclear(err error) bool {
 	var panicked *PanicError
 	var value *CodecError

@@ -14,7 +14,8 @@ import (
 	. "github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
-// A planner makes random workflows whose steps do something outside, slowly, and may fail before or after it.
+// A planner makes random workflows whose steps do something outside, slowly, and may fail before or
+// after it.
 type planner struct {
 	*rand.Rand
 	steps int
@@ -58,7 +59,8 @@ func (p *planner) part() string {
 	return fmt.Sprintf("or given-up %s; or given-up %s", p.step(), p.step()) // which does not stop the others
 }
 
-// workflow returns the keys of what stays: nothing, if it fails. It has a saga around everything, or none at all.
+// workflow returns the keys of what stays: nothing, if it fails. It has a saga around everything,
+// or none at all.
 func (p *planner) workflow() string {
 	sagas := p.IntN(2) == 0
 	var parts []string
@@ -79,8 +81,9 @@ func (p *planner) workflow() string {
 	return fmt.Sprintf("code main outside undo-takes=%s undo-lost=%d { %s }", p.ms(500), p.IntN(2), all)
 }
 
-// Whatever gives up a step, at whatever moment, and however often the process dies: when the run has ended, what was done
-// and does not stay was undone exactly once per key, and no undo ran beside its body.
+// Whatever gives up a step, at whatever moment, and however often the process dies: when the run
+// has ended, what was done and does not stay was undone exactly once per key, and no undo ran
+// beside its body.
 func TestGivenUpStepsAreUndoneOncePerKey(t *testing.T) {
 	states, unknown, crashes := map[State]int{}, 0, 0
 	for seed := range uint64(rounds(60, 1000)) {

@@ -6,25 +6,28 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// A function that ends the process (os.Exit, a stack overflow, a concurrent write to a map) does so in every process that lets
-// it go on. So a host whose last process ended without notice counts before it lets a run go on:
+// A function that ends the process (os.Exit, a stack overflow, a concurrent write to a map) does so
+// in every process that lets it go on. So a host whose last process ended without notice counts
+// before it lets a run go on:
 //
-//  1. Enter counts, in a transaction that must be durable before the next Advance. An Advance that succeeds takes the count
-//     back, in its own transaction; one that recorded something, or paused or ended the run, sets it to zero. What is
-//     counted is therefore the processes that ended inside of an Advance, one after another.
+//  1. Enter counts, in a transaction that must be durable before the next Advance. An Advance that
+//     succeeds takes the count back, in its own transaction; one that recorded something, or paused
+//     or ended the run, sets it to zero. What is counted is therefore the processes that ended
+//     inside of an Advance, one after another.
 //  2. A process counts a run once, however often its Advance is undone.
 //  3. A run that has recorded something in this process is not counted again by it.
-//  4. While earlier processes are counted, executions of steps are not: the function ended the process when the step's result
-//     was not on disk yet. So the run is paused, and does not fail for a step that went well each time.
+//  4. While earlier processes are counted, executions of steps are not: the function ended the
+//     process when the step's result was not on disk yet. So the run is paused, and does not fail
+//     for a step that went well each time.
 
-// maxEntered is how many processes may end inside of an Advance of a run before the run is paused. It is as many as a step has
-// attempts by default.
+// maxEntered is how many processes may end inside of an Advance of a run before the run is paused.
+// It is as many as a step has attempts by default.
 const maxEntered = 4
 
-// Enter counts that this process, which process names, is about to let the run go on, and reports whether it did: the
-// transaction must be durable before Advance. It is for hosts whose last process ended without notice. When too many
-// processes ended inside of Advance, the next Advance pauses the run with PausedCrashing instead of letting it go on, and
-// only Resume does.
+// Enter counts that this process, which process names, is about to let the run go on, and reports
+// whether it did: the transaction must be durable before Advance. It is for hosts whose last
+// process ended without notice. When too many processes ended inside of Advance, the next Advance
+// pauses the run with PausedCrashing instead of letting it go on, and only Resume does.
 func (r *Run) Enter(t Turn, process uint64) (counted bool, err error) {
 	if r.gone {
 		return false, ErrClosed
@@ -56,8 +59,9 @@ func (r *Run) Enter(t Turn, process uint64) (counted bool, err error) {
 	return true, putRecord(t, &f.run)
 }
 
-// blamed reports whether the function, not its steps, is the reason why the last executions have left no result: it ended
-// an earlier process, or the run was paused for a fault of it, and nothing was recorded since.
+// blamed reports whether the function, not its steps, is the reason why the last executions have
+// left no result: it ended an earlier process, or the run was paused for a fault of it, and nothing
+// was recorded since.
 func (r *Run) blamed() bool {
 	n := r.record.Entered
 	if r.entered {

@@ -15,9 +15,9 @@ var (
 	ErrCanceled = errors.New("workflow: canceled")
 	// ErrTimeout: the operation's own time limit passed.
 	ErrTimeout = errors.New("workflow: time limit passed")
-	// ErrOutcomeUnknown: an attempt of a step was cut off by a crash and may not be repeated, because it must run at most
-	// once or because its attempts are used up. A body that fails for good after a part of its effect wraps it, so that the
-	// step is undone: see Compensated.
+	// ErrOutcomeUnknown: an attempt of a step was cut off by a crash and may not be repeated,
+	// because it must run at most once or because its attempts are used up. A body that fails for
+	// good after a part of its effect wraps it, so that the step is undone: see Compensated.
 	ErrOutcomeUnknown = errors.New("workflow: outcome unknown: the attempt was cut off")
 	// ErrClosed is returned by a Run that was closed or discarded.
 	ErrClosed = errors.New("workflow: the run is closed")
@@ -32,8 +32,9 @@ type StepError struct {
 	Step string
 	// Attempts counts its executions, including attempts cut off by a crash.
 	Attempts int
-	// Cause is the error of the last execution, as far as it can be stored. errors.As finds types that WithError registered,
-	// and errors.Is finds values of WithErrorValue and of this package. Of other errors only the text is kept.
+	// Cause is the error of the last execution, as far as it can be stored. errors.As finds types
+	// that WithError registered, and errors.Is finds values of WithErrorValue and of this package.
+	// Of other errors only the text is kept.
 	Cause error
 }
 
@@ -69,7 +70,8 @@ func (e *CanceledError) Unwrap() error { return e.Cause }
 // A FailureError is an error that went through the history.
 type FailureError struct {
 	Failure Failure
-	// err is the error of a registered type that was rebuilt, or a sentinel of this package; nil if there is neither.
+	// err is the error of a registered type that was rebuilt, or a sentinel of this package; nil if
+	// there is neither.
 	err error
 }
 
@@ -114,8 +116,9 @@ func RetryAfter(err error, d time.Duration) error {
 	return &retryAfterError{err, max(d, 0)}
 }
 
-// A MisuseError says that an operation was asked for where it must not be. Operations on a coroutine of the run never
-// return it: they pause the run with its text. Only calls from elsewhere panic with it.
+// A MisuseError says that an operation was asked for where it must not be. Operations on a
+// coroutine of the run never return it: they pause the run with its text. Only calls from elsewhere
+// panic with it.
 type MisuseError struct{ Text string }
 
 func (e *MisuseError) Error() string { return "workflow: " + e.Text }
@@ -138,7 +141,8 @@ const (
 // An errorType is an error of the user's that survives the history.
 type errorType struct {
 	name string
-	// find returns the error to encode, which is nil for a registered value, and whether err has this type or value.
+	// find returns the error to encode, which is nil for a registered value, and whether err has
+	// this type or value.
 	find func(err error) (v any, ok bool)
 	// rebuild returns the error again.
 	rebuild func(c Codec, data []byte) (error, error)
@@ -151,7 +155,8 @@ func clipMessage(s string) string {
 	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
 }
 
-// The limits of an error's stored metadata: entries, and bytes of a key and of a value. Package actor/host has the same.
+// The limits of an error's stored metadata: entries, and bytes of a key and of a value. Package
+// actor/host has the same.
 const (
 	maxMetadata      = 16
 	maxMetadataKey   = 64
@@ -186,7 +191,8 @@ func (p *Program) failureOf(err error) (stored *Failure) {
 	}
 	f := &Failure{}
 	defer func() {
-		// A method of the error may panic, for example on a nil pointer. That must not reach the caller.
+		// A method of the error may panic, for example on a nil pointer. That must not reach the
+		// caller.
 		if e := recover(); e != nil {
 			f = &Failure{Message: fmt.Sprintf("%T, whose methods panic: %v", err, e)}
 		}

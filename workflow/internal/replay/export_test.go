@@ -15,7 +15,8 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/rowmap"
 )
 
-// This file has what tests need of the implementation. Those on a host are package replay_test, because the host imports this one.
+// This file has what tests need of the implementation. Those on a host are package replay_test,
+// because the host imports this one.
 
 var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
 
@@ -39,7 +40,8 @@ func InboxLen(t testing.TB, r Reader) int {
 // Cancellations returns how many cancellations are inside of that of a context.
 func Cancellations(ctx Context) int { return len(ctx.scope().cancel.inner) }
 
-// CheckRows checks that all metadata and large values belong to entries, and that references are counted.
+// CheckRows checks that all metadata and large values belong to entries, and that references are
+// counted.
 func CheckRows(t testing.TB, r Reader) {
 	t.Helper()
 	im, err := loadImage(r)

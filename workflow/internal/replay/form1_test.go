@@ -74,7 +74,8 @@ func TestARunOfForm1Loads(t *testing.T) {
 	errorIf(t, !slices.Equal(got, []string{"gone", "e"}), "%v", got)
 }
 
-// If a place has rows of form 1 and of form 2, form 2 counts. The history is shown whole, each entry once.
+// If a place has rows of form 1 and of form 2, form 2 counts. The history is shown whole, each
+// entry once.
 func TestARunOfForm1GoesOnInForm2(t *testing.T) {
 	r := newForm1Run(t)
 	im, err := loadImage(r)

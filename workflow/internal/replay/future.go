@@ -8,9 +8,9 @@ type Future[T any] struct {
 	result func(o *op) (T, error)
 }
 
-// Get waits until the operation has ended and returns its result; every call returns the same one. ctx is the Context of
-// the function that waits. Canceling ctx does not end the wait; canceling the Context that began the operation ends the
-// operation.
+// Get waits until the operation has ended and returns its result; every call returns the same one.
+// ctx is the Context of the function that waits. Canceling ctx does not end the wait; canceling the
+// Context that began the operation ends the operation.
 func (f *Future[T]) Get(ctx Context) (T, error) {
 	s := ctx.scope()
 	s.own()

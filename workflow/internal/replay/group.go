@@ -7,7 +7,8 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// A member is one branch of a group: a branch of a join or race, an element of a foreach, each a coroutine with a scope.
+// A member is one branch of a group: a branch of a join or race, an element of a foreach, each a
+// coroutine with a scope.
 type member struct {
 	g       *group
 	name    string // for errors and status
@@ -21,12 +22,14 @@ type member struct {
 
 // A group is a container whose branches run concurrently.
 //
-//  1. The end of a branch is a resolution with its own entry, at the branch's location. The driver calls ended when it hands
-//     out that resolution, live or in a replay.
-//  2. left counts the branches that have not ended. The group's own operation ends after all of them.
-//  3. In a replay, a group that has not ended enters all its branches, even ended ones, because branches may share
-//     variables. A foreach skips ended branches, except those with obligations whose handlers are functions of the code: its
-//     results come only from the values that its elements return.
+//  1. The end of a branch is a resolution with its own entry, at the branch's location. The driver
+//     calls ended when it hands out that resolution, live or in a replay.
+//  2. left counts the branches that have not ended. The group's own operation ends after all of
+//     them.
+//  3. In a replay, a group that has not ended enters all its branches, even ended ones, because
+//     branches may share variables. A foreach skips ended branches, except those with obligations
+//     whose handlers are functions of the code: its results come only from the values that its
+//     elements return.
 type group struct {
 	s       *scope // that contains the group
 	o       *op
@@ -122,7 +125,8 @@ func (g *group) wait() {
 	g.cancel.unlink()
 }
 
-// sameBranches checks that an operation has the branches that the history says, and records those of a new one.
+// sameBranches checks that an operation has the branches that the history says, and records those
+// of a new one.
 func (s *scope) sameBranches(o *op, branches []string) error {
 	r := s.run
 	if len(branches) > MaxBranches {

@@ -13,7 +13,8 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// A Filter selects entries of a history. An entry must match every field; the zero value matches all entries.
+// A Filter selects entries of a history. An entry must match every field; the zero value matches
+// all entries.
 type Filter struct {
 	// Under selects the subtree of an entry, including the entry; "" for all.
 	Under EntryID
@@ -22,7 +23,8 @@ type Filter struct {
 	// Kinds and Statuses list the kinds and statuses to return; empty for all.
 	Kinds    []Kind
 	Statuses []EntryStatus
-	// Name is a pattern for the name of the entry itself: * stands for any text, ? for any one character. "" is all.
+	// Name is a pattern for the name of the entry itself: * stands for any text, ? for any one
+	// character. "" is all.
 	Name string
 	// Since and Before bound the time at which the entry began; zero for no bound.
 	Since, Before time.Time
@@ -38,9 +40,9 @@ type HistoryEntry struct {
 	Seq     uint64      `json:"seq,omitempty"`
 	Created time.Time   `json:"created,omitzero"`
 	Ended   time.Time   `json:"ended,omitzero"`
-	// Output is the result, and State what the iteration of a loop began with, as Codec encodes them: 0 is CBOR. Payloads that
-	// are stored elsewhere because they are large are nil here, and Large is how many bytes they have; those of Sensitive
-	// entries are nil as well.
+	// Output is the result, and State what the iteration of a loop began with, as Codec encodes
+	// them: 0 is CBOR. Payloads that are stored elsewhere because they are large are nil here, and
+	// Large is how many bytes they have; those of Sensitive entries are nil as well.
 	Output []byte `json:"-" cbor:"output,omitempty"`
 	State  []byte `json:"-" cbor:"state,omitempty"`
 	// OutputJSON and StateJSON are what JSON has of them, after Show.
@@ -91,7 +93,8 @@ func History(r Reader, f Filter) iter.Seq2[HistoryEntry, error] {
 	}
 }
 
-// each calls visit with the entries that meet the filter until it returns false, for which the error is errStop.
+// each calls visit with the entries that meet the filter until it returns false, for which the
+// error is errStop.
 func (f *Filter) each(r Reader, under, after journal.Location, visit func(HistoryEntry) bool) error {
 	w := walk{r: r}
 	for e, err := range w.entries(under, after) {
@@ -140,8 +143,9 @@ type walked struct {
 // errForm1 ends the scan of a walk that met form 1.
 var errForm1 = errors.New("form 1")
 
-// entries returns the entries under a location, itself included, that come after another one. Entries of form 1 need each other
-// to be understood, so with the first of them it goes on over an image.
+// entries returns the entries under a location, itself included, that come after another one.
+// Entries of form 1 need each other to be understood, so with the first of them it goes on over an
+// image.
 func (w *walk) entries(under, after journal.Location) iter.Seq2[*walked, error] {
 	return func(yield func(*walked, error) bool) {
 		var err error
@@ -316,15 +320,17 @@ func quoteID(id EntryID) string { return strconv.Quote(string(id)) }
 
 // A Delta is a change of a history.
 type Delta struct {
-	// Entries are the new and the changed entries, in the order of History; Removed are the ids of the removed ones.
+	// Entries are the new and the changed entries, in the order of History; Removed are the ids of
+	// the removed ones.
 	Entries []HistoryEntry `json:"entries,omitempty"`
 	Removed []EntryID      `json:"removed,omitempty"`
 	// Status is set if the result of ReadStatus may have changed.
 	Status bool `json:"status,omitempty"`
 }
 
-// Changed returns the change of the history after rows with these keys were written or removed. It ignores keys that are not
-// of a run. Rows of form 1 are shown one by one, without the parts that other rows add to them.
+// Changed returns the change of the history after rows with these keys were written or removed. It
+// ignores keys that are not of a run. Rows of form 1 are shown one by one, without the parts that
+// other rows add to them.
 func Changed(r Reader, keys [][]byte) (Delta, error) {
 	var d Delta
 	w := walk{r: r}

@@ -146,7 +146,8 @@ func TestHistoryFilters(t *testing.T) {
 	}
 }
 
-// What is shown of a run, in testdata/history.txt: its status, and its history. A secret is not, nor a large payload.
+// What is shown of a run, in testdata/history.txt: its status, and its history. A secret is not,
+// nor a large payload.
 func TestHistoryShowsWhatIsRecorded(t *testing.T) {
 	r := sample(t)
 	st, err := ReadStatus(r)

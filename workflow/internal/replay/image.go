@@ -12,12 +12,14 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// An image is what is recorded of a run, as one ordered scan of its rows found it. It does not change with later writes.
+// An image is what is recorded of a run, as one ordered scan of its rows found it. It does not
+// change with later writes.
 //
 //  1. Records stand in the order of keys: the records inside one follow it directly.
-//  2. Values are decoded on demand, and large payloads are fetched then. Values of form 1 are decoded at once.
-//  3. The memory of a record's value is shared with its neighbours, in blocks. A block is free when all its values were
-//     released.
+//  2. Values are decoded on demand, and large payloads are fetched then. Values of form 1 are
+//     decoded at once.
+//  3. The memory of a record's value is shared with its neighbours, in blocks. A block is free when
+//     all its values were released.
 type image struct {
 	fields
 	names       *journal.Names
@@ -29,7 +31,8 @@ type image struct {
 	nextID      uint32            // the first free number of metadata
 	entries     int
 	bytes       int64 // of keys and values of the history and the metadata
-	// reader is the source of large payloads. Before records are decoded, it must be set to the present transaction.
+	// reader is the source of large payloads. Before records are decoded, it must be set to the
+	// present transaction.
 	reader Reader
 }
 
@@ -55,10 +58,11 @@ const recordPage = 512
 // loadImage reads all rows of a run except the large values. The image of no run has no state.
 func loadImage(r Reader) (*image, error) { return loadImageWith(r, nil) }
 
-// loadImageWith is loadImage for a caller that may have loaded the fields in the same transaction; known is nil if not.
+// loadImageWith is loadImage for a caller that may have loaded the fields in the same transaction;
+// known is nil if not.
 func loadImageWith(r Reader, known *fields) (*image, error) {
-	// There may be many records, and a slice that grows is copied over and over. So records are gathered in pages, and
-	// copied once when their number is known.
+	// There may be many records, and a slice that grows is copied over and over. So records are
+	// gathered in pages, and copied once when their number is known.
 	var pages [][]record
 	im := &image{metadatas: map[uint32]*Metadata{}, nextID: 1, reader: r}
 	if im.form = journal.Form1; known != nil {
@@ -186,7 +190,8 @@ func (im *image) under(loc journal.Location) []record {
 	return im.records[from : from+im.span(from, loc)]
 }
 
-// span returns how many records from index from on begin with a prefix. It looks at few of them if it is few.
+// span returns how many records from index from on begin with a prefix. It looks at few of them if
+// it is few.
 func (im *image) span(from int, prefix journal.Location) int {
 	list := im.records[from:]
 	step := 1
@@ -198,8 +203,8 @@ func (im *image) span(from int, prefix journal.Location) int {
 	return low + sort.Search(high-low, func(i int) bool { return !bytes.HasPrefix(list[low+i].loc, prefix) })
 }
 
-// children returns the records that lie directly inside loc, in the order of their ordinals. Those of form 1 have none:
-// they come first, in the order of keys, which is that of their names.
+// children returns the records that lie directly inside loc, in the order of their ordinals. Those
+// of form 1 have none: they come first, in the order of keys, which is that of their names.
 func (im *image) children(loc journal.Location) []*record {
 	var list []*record
 	i := im.at(loc)
@@ -231,8 +236,8 @@ func (im *image) children(loc journal.Location) []*record {
 	return list
 }
 
-// decode returns the entry of a record, with its large payloads. It decodes once. The error is a *CorruptError, or one of the
-// image's reader.
+// decode returns the entry of a record, with its large payloads. It decodes once. The error is a
+// *CorruptError, or one of the image's reader.
 func (rec *record) decode() (*Entry, error) {
 	e, err := rec.header()
 	if err != nil || len(e.Large) == 0 {
@@ -295,7 +300,8 @@ func (rec *record) kind() Kind {
 // metadata returns the metadata of a number, nil if there is none.
 func (im *image) metadata(id uint32) *Metadata { return im.metadatas[id] }
 
-// release gives the memory of a record's entry back. Its location stays, and whether it was visited.
+// release gives the memory of a record's entry back. Its location stays, and whether it was
+// visited.
 func (rec *record) release() { rec.decoded, rec.value = nil, nil }
 
 // An arena copies small byte strings into large blocks.

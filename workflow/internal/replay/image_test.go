@@ -8,7 +8,8 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// history writes n entries: a loop of 100 iterations, with a join in each, and plain steps for the rest.
+// history writes n entries: a loop of 100 iterations, with a join in each, and plain steps for the
+// rest.
 func history(t testing.TB, n int) *rows {
 	j := newRows()
 	st := openStore(t, j)
@@ -70,7 +71,8 @@ func TestImageReadsOnceAndDecodesLazily(t *testing.T) {
 	errorIf(t, err == nil, "what was released is there")
 }
 
-// Rows that are not what they should be are errors: of the history, if they belong to it, and of the run as a whole.
+// Rows that are not what they should be are errors: of the history, if they belong to it, and of
+// the run as a whole.
 func TestDamagedRows(t *testing.T) {
 	for _, v := range []struct {
 		what, key, value string

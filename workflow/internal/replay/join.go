@@ -60,7 +60,8 @@ func (e *JoinError) Error() string { return "workflow: " + failures(e.Name, e.Fa
 // First returns the failure that came first.
 func (e *JoinError) First() *BranchError { return e.first }
 
-// Unwrap returns the errors of the branches; for JoinFast only the first, since that one canceled the others.
+// Unwrap returns the errors of the branches; for JoinFast only the first, since that one canceled
+// the others.
 func (e *JoinError) Unwrap() []error {
 	if e.fast {
 		return []error{e.first}

@@ -20,7 +20,8 @@ const (
 // A letter is the body of what runs send each other.
 type letter struct {
 	Verb string `cbor:"1,keyasint"`
-	// Child is the id of the child's run, Parent that of the parent's, and Location where that has the Spawn.
+	// Child is the id of the child's run, Parent that of the parent's, and Location where that has
+	// the Spawn.
 	Child    []byte `cbor:"2,keyasint"`
 	Parent   []byte `cbor:"3,keyasint"`
 	Location []byte `cbor:"4,keyasint"`
@@ -47,8 +48,9 @@ func post(t Turn, to Destination, l *letter) error {
 	return t.Send(&Outgoing{To: to, Verb: l.Verb, Body: body})
 }
 
-// AsksLiving reports whether what a run has sent asks a child that lives: a host that can read the child's rows at once need
-// not deliver the question. child are the rows of the actor that m goes to.
+// AsksLiving reports whether what a run has sent asks a child that lives: a host that can read the
+// child's rows at once need not deliver the question. child are the rows of the actor that m goes
+// to.
 func (m *Outgoing) AsksLiving(child Reader) (bool, error) {
 	var l letter
 	if m.Verb != verbAsk {
@@ -124,8 +126,8 @@ func Deliver(t Turn, programs func(name string) *Program, body []byte) error {
 	return fmt.Errorf("%w: verb %q", ErrLetter, l.Verb)
 }
 
-// awaited reports whether the history has the Spawn that a result is for, and it has not ended: nobody would take out the
-// result of another.
+// awaited reports whether the history has the Spawn that a result is for, and it has not ended:
+// nobody would take out the result of another.
 func (l *letter) awaited(t Turn) (bool, error) {
 	key := journal.HistoryKey(nil, l.Location)
 	value, ok, err := t.Get(key)
@@ -139,7 +141,8 @@ func (l *letter) awaited(t Turn) (bool, error) {
 	return e.Kind == KindSpawn && !e.Status.Over() && bytes.Equal(e.State, l.Child), nil
 }
 
-// answer answers a parent's question how a run has ended. A run that lives sends its result by itself.
+// answer answers a parent's question how a run has ended. A run that lives sends its result by
+// itself.
 func (l *letter) answer(t Turn, f *fields, mine bool) error {
 	switch {
 	case !mine:

@@ -51,7 +51,8 @@ func TestNilIsAResult(t *testing.T) {
 	errorIf(t, runs != 3, "bodies ran %d times, want 3", runs)
 }
 
-// TestSuspensionCannotBeSwallowed: errors and panics that a function ignores do not make it run past a wait.
+// TestSuspensionCannotBeSwallowed: errors and panics that a function ignores do not make it run
+// past a wait.
 func TestSuspensionCannotBeSwallowed(t *testing.T) {
 	careless := func(f func()) {
 		defer func() { _ = recover() }()
@@ -95,7 +96,8 @@ func TestJitter(t *testing.T) {
 	errorIf(t, len(waits) < 5, "only %d different waits in 20 runs", len(waits))
 }
 
-// TestDeferred: only a transaction that holds nothing but records of deferred steps need not be durable.
+// TestDeferred: only a transaction that holds nothing but records of deferred steps need not be
+// durable.
 func TestDeferred(t *testing.T) {
 	var list []bool
 	h := begun(t, func(ctx Context, _ none) (none, error) {
@@ -115,7 +117,8 @@ func TestDeferred(t *testing.T) {
 	errorIf(t, fmt.Sprint(list) != "[false true true true false]", "%v", list)
 }
 
-// TestManyStepsAtOnce: more resolutions than one transaction may have, from bodies that run concurrently.
+// TestManyStepsAtOnce: more resolutions than one transaction may have, from bodies that run
+// concurrently.
 func TestManyStepsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begun(t, func(ctx Context, _ none) (sum int, err error) {
@@ -145,7 +148,8 @@ func TestUndoOfStepsWithoutContentNeedNotAsk(t *testing.T) {
 	errorIf(t, undone != 1, "undone %d times", undone)
 }
 
-// TestStepErrorIsTheSameAfterReplay holds what the function sees of a failed step against what it sees when it runs again.
+// TestStepErrorIsTheSameAfterReplay holds what the function sees of a failed step against what it
+// sees when it runs again.
 func TestStepErrorIsTheSameAfterReplay(t *testing.T) {
 	var sentinel = errors.New("sold out")
 	var seen []string
@@ -325,7 +329,8 @@ func TestDefineSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// diverged starts a run, deploys another program when it is asleep, and checks what the pause then says.
+// diverged starts a run, deploys another program when it is asleep, and checks what the pause then
+// says.
 func diverged(t *testing.T, first *Program, in any, then *Program, says ...string) *memory.Actor {
 	t.Helper()
 	h := started(t, first, in)
@@ -337,7 +342,8 @@ func diverged(t *testing.T, first *Program, in any, then *Program, says ...strin
 	return h
 }
 
-// TestCodecErrorsDoNotLoseTheRun: what does not decode pauses the run and undoes nothing. A build that agrees goes on.
+// TestCodecErrorsDoNotLoseTheRun: what does not decode pauses the run and undoes nothing. A build
+// that agrees goes on.
 func TestCodecErrorsDoNotLoseTheRun(t *testing.T) {
 	scope := func(inner func(ctx Context) error) func(ctx Context) error {
 		return func(ctx Context) error {
@@ -390,7 +396,8 @@ func TestReportThroughAHelperNamesTheCaller(t *testing.T) {
 	errorIf(t, strings.Count(text, "called at") != 1 || !strings.Contains(text, fmt.Sprint("lives_test.go:", line+1)), "%s", text)
 }
 
-// An input that the function no longer takes is reported as that, although the function has asked for nothing.
+// An input that the function no longer takes is reported as that, although the function has asked
+// for nothing.
 func TestChangedInputIsNotReportedAsALeftover(t *testing.T) {
 	text := NewFunction("w", func(ctx Context, _ string) (string, error) { return "", Sleep(ctx, "nap", time.Hour) })
 	number := NewFunction("w", func(ctx Context, _ int) (string, error) { return "", Sleep(ctx, "nap", time.Hour) })

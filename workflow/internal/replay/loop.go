@@ -8,11 +8,12 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// An Iter is one iteration of a Loop: the Context for what it does, and the state that it has from the iteration before.
+// An Iter is one iteration of a Loop: the Context for what it does, and the state that it has from
+// the iteration before.
 type Iter[S, R any] struct {
 	Context
-	// State is what the next iteration will have. It is encoded at the end of each iteration, so what is not encodable in it
-	// does not reach the next one.
+	// State is what the next iteration will have. It is encoded at the end of each iteration, so
+	// what is not encodable in it does not reach the next one.
 	State S
 
 	i      uint32
@@ -32,8 +33,8 @@ func (it *Iter[S, R]) Break(result R) error {
 	return it.broke
 }
 
-// A breakError is what Break returns. Each iteration has its own, so that the body of an inner loop cannot break an outer
-// one, whose result it would lose.
+// A breakError is what Break returns. Each iteration has its own, so that the body of an inner loop
+// cannot break an outer one, whose result it would lose.
 type breakError struct{ _ byte }
 
 func (*breakError) Error() string {
@@ -76,7 +77,8 @@ func notNegative(option string, n int) error {
 	return nil
 }
 
-// defaultTrimEvery bounds how much of a loop's past there is, and is large enough for the deletion to cost little per iteration.
+// defaultTrimEvery bounds how much of a loop's past there is, and is large enough for the deletion
+// to cost little per iteration.
 const defaultTrimEvery = 20
 
 // Loop runs body again and again until it returns what it.Break returned, or another error, which
@@ -120,11 +122,14 @@ func Loop[S, R any](ctx Context, name string, init S, body func(it *Iter[S, R]) 
 
 // A loop is a Loop while it runs.
 //
-//  1. Its entry holds the iteration that it is in, and that one's state. Advancing is a resolution, with a seq in the
-//     entry: replay enters the iteration when that seq's turn has come, as it was with what else the run did.
+//  1. Its entry holds the iteration that it is in, and that one's state. Advancing is a resolution,
+//     with a seq in the entry: replay enters the iteration when that seq's turn has come, as it was
+//     with what else the run did.
 //  2. Iterations below trimmed have no rows, except those of pinned.
-//  3. pinned are ended iterations with live obligations whose handlers are closures, which replay enters.
-//  4. An ended iteration that is pinned, or that Keep may keep, has a row of its own, which holds the state that it began with.
+//  3. pinned are ended iterations with live obligations whose handlers are closures, which replay
+//     enters.
+//  4. An ended iteration that is pinned, or that Keep may keep, has a row of its own, which holds
+//     the state that it began with.
 type loop struct {
 	s       *scope
 	o       *op

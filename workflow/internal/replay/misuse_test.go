@@ -26,8 +26,8 @@ func update[T any](v T) func(*Tx) (T, error) {
 	return func(*Tx) (T, error) { bodies++; return v, nil }
 }
 
-// What code may not do pauses the run as misuse, instead of failing an operation: before a body runs, if its type tells. The text says
-// where, except of some results.
+// What code may not do pauses the run as misuse, instead of failing an operation: before a body
+// runs, if its type tells. The text says where, except of some results.
 func TestMisusePausesTheRun(t *testing.T) {
 	q := Inbox[int]{Name: "q"}
 	const result = `": its result cannot be recorded`

@@ -10,13 +10,15 @@ import (
 
 // Obligations are what a run has to undo if things fail.
 //
-//  1. An obligation is written in the transaction that ends the step that it undoes, under the seq of that end, and removed
-//     in the transaction of the undo handler's success, or in that in which its saga succeeds. A step that has not ended
-//     is owed by its own entry (see duty).
-//  2. An obligation belongs to the innermost saga that encloses its location and lasts. So a saga that fails undoes what
-//     begins with its own location, in descending order of numbers; what is left after a restart is what is left to do.
-//  3. The handler is a registered one, by name, or a function of the code, which only running again can provide. For the
-//     latter, sites counts the obligations inside of each location: those containers are entered again, and not trimmed.
+//  1. An obligation is written in the transaction that ends the step that it undoes, under the seq
+//     of that end, and removed in the transaction of the undo handler's success, or in that in
+//     which its saga succeeds. A step that has not ended is owed by its own entry (see duty).
+//  2. An obligation belongs to the innermost saga that encloses its location and lasts. So a saga
+//     that fails undoes what begins with its own location, in descending order of numbers; what is
+//     left after a restart is what is left to do.
+//  3. The handler is a registered one, by name, or a function of the code, which only running again
+//     can provide. For the latter, sites counts the obligations inside of each location: those
+//     containers are entered again, and not trimmed.
 type obligations struct {
 	list  []*pledge // ascending by number
 	sites map[string]int
@@ -74,7 +76,8 @@ func decodeObligation(row numbered) (*obligation, error) {
 // A pledge is an obligation while the run is in memory.
 type pledge struct {
 	*obligation
-	// undo is the function of the code; nil until running again has come by, and for obligations by name.
+	// undo is the function of the code; nil until running again has come by, and for obligations by
+	// name.
 	undo func(sc *StepCtx) error
 }
 
@@ -148,7 +151,8 @@ func (b *obligations) within(all bool, locs ...journal.Location) (list []*pledge
 	return list
 }
 
-// oblige writes the obligation to undo a step whose end has just been recorded. It runs in the transaction of that record.
+// oblige writes the obligation to undo a step whose end has just been recorded. It runs in the
+// transaction of that record.
 func (o *op) oblige(d *duty, unknown bool) error {
 	r := o.s.run
 	p := &pledge{obligation: &obligation{Number: o.entry.Seq, Entry: o.loc, Handler: d.handler, Args: d.args, Unknown: unknown, Owed: d.owed}}
@@ -193,7 +197,8 @@ func (r *Run) discharge(loc journal.Location) error {
 	return nil
 }
 
-// obliged reports whether inside of loc there are obligations whose handlers are functions of the code.
+// obliged reports whether inside of loc there are obligations whose handlers are functions of the
+// code.
 func (r *Run) obliged(loc journal.Location) bool { return r.obligations.sites[string(loc)] > 0 }
 
 // obligedIterations returns the iterations of the loop at loc that obliged holds for, ascending.
@@ -232,8 +237,9 @@ func (r *Run) pinnedState(loc journal.Location) ([]byte, bool) {
 	return e.State, true
 }
 
-// messagesIn returns the messages that operations inside of loc received, did not answer, and whose iteration, if they are
-// in a loop, has not ended: what an iteration received counts as dealt with when it is over.
+// messagesIn returns the messages that operations inside of loc received, did not answer, and whose
+// iteration, if they are in a loop, has not ended: what an iteration received counts as dealt with
+// when it is over.
 func (r *Run) messagesIn(loc journal.Location) (list []received, err error) {
 	start, end := journal.HistoryKey(nil, loc), journal.HistoryEnd(nil, loc)
 	var loops []loopAt

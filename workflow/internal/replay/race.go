@@ -73,11 +73,12 @@ func Race[T any](ctx Context, name string, cases ...Case[T]) (winner string, v T
 	return o.entry.Winner, v, err
 }
 
-// race runs the members until one has won and the others are cleared away. What the race came to is then in o.entry.
+// race runs the members until one has won and the others are cleared away. What the race came to is
+// then in o.entry.
 //
-// It is decided by the resolution that ends the winner, so that running again decides it in the same way; there is no
-// record of the decision beyond that. Until the race's own end, the losers' entries stay: they lead to the handlers of
-// what has to be undone.
+// It is decided by the resolution that ends the winner, so that running again decides it in the
+// same way; there is no record of the decision beyond that. Until the race's own end, the losers'
+// entries stay: they lead to the handlers of what has to be undone.
 func (s *scope) race(o *op, skip bool, members []*member) error {
 	g := s.group(o)
 	g.again = true

@@ -14,8 +14,8 @@ import (
 	. "github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
-// A grower makes random workflow functions, in the statements of scripts. Each name has a number, so a name and the path of the
-// iterations around it ($$) are the key of an effect.
+// A grower makes random workflow functions, in the statements of scripts. Each name has a number,
+// so a name and the path of the iterations around it ($$) are the key of an effect.
 type grower struct {
 	*rand.Rand
 	left, names int
@@ -262,7 +262,8 @@ func direct(t *testing.T, program string) (string, []string) {
 	return out, slices.Sorted(maps.Keys(m.live))
 }
 
-// comesTo returns how the run of main has ended, without the texts of errors, and the effects that are left.
+// comesTo returns how the run of main has ended, without the texts of errors, and the effects that
+// are left.
 func comesTo(t testing.TB, h *memory.Actor) (string, []string) {
 	out := strings.TrimSpace(outcome(t, h))
 	if strings.HasPrefix(out, "failed: ") {
@@ -281,8 +282,8 @@ func comesTo(t testing.TB, h *memory.Actor) (string, []string) {
 	return out, live
 }
 
-// steady returns the history without what depends on when a branch was canceled, in an order that does not depend on which branch
-// came first to a name.
+// steady returns the history without what depends on when a branch was canceled, in an order that
+// does not depend on which branch came first to a name.
 func steady(t testing.TB, h *memory.Actor) string {
 	lines := strings.SplitAfter(Recorded(t, h.Rows), "\n")
 	slices.Sort(lines)
@@ -299,7 +300,8 @@ func rounds(n, inLong int) int {
 	return n
 }
 
-// sides returns whether to crash after the n-th commit, or before it: one of the two, in turn, and both in the long form.
+// sides returns whether to crash after the n-th commit, or before it: one of the two, in turn, and
+// both in the long form.
 func sides(n int) []bool {
 	if long {
 		return []bool{false, true}
@@ -315,7 +317,8 @@ func randomly(t *testing.T, seed uint64, program string) *script {
 	return s
 }
 
-// Random programs come to what they come to when they are executed directly, wherever the process dies.
+// Random programs come to what they come to when they are executed directly, wherever the process
+// dies.
 func TestRandomPrograms(t *testing.T) {
 	for seed := range uint64(rounds(8, 600)) {
 		g := &grower{Rand: rand.New(rand.NewPCG(seed, 5)), left: 14}
@@ -350,8 +353,8 @@ func TestRandomPrograms(t *testing.T) {
 	}
 }
 
-// Runs of random programs that have ended are rewound to each of their entries: they come to the same end again, wherever the
-// process dies, or it is refused and nothing is written.
+// Runs of random programs that have ended are rewound to each of their entries: they come to the
+// same end again, wherever the process dies, or it is refused and nothing is written.
 func TestRandomRewinds(t *testing.T) {
 	rewound := map[State]int{}
 	refusals := map[string]int{}

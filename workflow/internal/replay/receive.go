@@ -207,8 +207,9 @@ func (w *receive) begin(queues []string, limit int, options waitOptions) {
 	o.listen()
 }
 
-// renamed compares the queues of a wait that is under way with the queues that the code names. A recorded queue that the code does
-// not name gets no messages from current senders, so it is a divergence. It does not return then.
+// renamed compares the queues of a wait that is under way with the queues that the code names. A
+// recorded queue that the code does not name gets no messages from current senders, so it is a
+// divergence. It does not return then.
 func (w *receive) renamed(queues []string) {
 	o := &w.op
 	r := o.s.run

@@ -66,7 +66,8 @@ type Pause struct {
 	Text string `json:"text,omitempty"`
 	// Since is when the run was paused first.
 	Since time.Time `json:"since"`
-	// Attempts counts how often it was tried to go on; Next is when that happens again by itself, zero for not at all.
+	// Attempts counts how often it was tried to go on; Next is when that happens again by itself,
+	// zero for not at all.
 	Attempts uint32    `json:"attempts,omitempty"`
 	Next     time.Time `json:"next,omitzero"`
 }
@@ -74,25 +75,27 @@ type Pause struct {
 // A runRecord is what is known of a run beside its history: the field FieldRun.
 type runRecord struct {
 	ID [16]byte // random
-	// Epoch counts how often the run began anew: by Restart, or by a rewind. It is part of idempotency keys.
+	// Epoch counts how often the run began anew: by Restart, or by a rewind. It is part of
+	// idempotency keys.
 	Epoch   uint32
 	Started time.Time // when the run was started
 	Ended   time.Time // zero while it lasts
 	// Boots counts the cold starts since SeqAtBoot was the number of the last resolution.
 	Boots     uint32
 	SeqAtBoot uint64
-	// Entered counts the processes in a row that let the run go on and may have ended by that, EnteredIn names the last: see
-	// Run.Enter.
+	// Entered counts the processes in a row that let the run go on and may have ended by that,
+	// EnteredIn names the last: see Run.Enter.
 	Entered   uint32
 	EnteredIn uint64
 	// Codec is the Entry.Codec of input, output and published value.
 	Codec uint8
 	// Rewinds counts how many of the epochs began by a rewind.
 	Rewinds uint32
-	// Seed is what random numbers depend on in place of ID and Epoch, where these have changed since the history began: after
-	// a rewind, and in a fork. 0 if they have not.
+	// Seed is what random numbers depend on in place of ID and Epoch, where these have changed
+	// since the history began: after a rewind, and in a fork. 0 if they have not.
 	Seed uint64
-	// Kept says of a run that has completed that its obligations are still on record: a rewind needs them.
+	// Kept says of a run that has completed that its obligations are still on record: a rewind
+	// needs them.
 	Kept bool
 	// Parent is nil for a run that no other run started.
 	Parent *parentRef
@@ -192,7 +195,8 @@ func appendRow(dst []byte, row any) ([]byte, error) {
 	return append(append(dst, journal.Form2, 0), b...), nil
 }
 
-// decodeRow is the inverse of appendRow. Fields that this version does not know are an error that matches ErrNewer.
+// decodeRow is the inverse of appendRow. Fields that this version does not know are an error that
+// matches ErrNewer.
 func decodeRow(key, value []byte, row any) error {
 	form, err := journal.FormOf("record", value)
 	switch {

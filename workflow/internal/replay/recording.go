@@ -46,7 +46,8 @@ type Row struct{ Key, Value []byte }
 // recordingFormat is the Manifest.Recording of what Encode writes.
 const recordingFormat = 1
 
-// Export returns a recording of a run. Its time is for the caller to set. The error is ErrNoRun, a *CorruptError, or one of r.
+// Export returns a recording of a run. Its time is for the caller to set. The error is ErrNoRun, a
+// *CorruptError, or one of r.
 func Export(r Reader) (*Recording, error) {
 	f, err := loadFields(r)
 	switch {

@@ -22,17 +22,22 @@ const (
 
 // A RetryPolicy says when a step is tried again. Zero fields have defaults.
 type RetryPolicy struct {
-	// MaxAttempts bounds the executions, including attempts cut off by a crash: 0 means 4, -1 no limit.
+	// MaxAttempts bounds the executions, including attempts cut off by a crash: 0 means 4, -1 no
+	// limit.
 	MaxAttempts int
-	// Initial is the wait after the first failure, 0 means 100 ms; Max bounds every wait, 0 means 30 s.
+	// Initial is the wait after the first failure, 0 means 100 ms; Max bounds every wait, 0 means
+	// 30 s.
 	Initial, Max time.Duration
-	// Factor multiplies the wait after each further failure, 0 means 2, less than 1 is refused. Jitter shortens or prolongs it
-	// by up to this fraction, at random: 0 means 0.2, -1 none, more than 1 is refused.
+	// Factor multiplies the wait after each further failure, 0 means 2, less than 1 is refused.
+	// Jitter shortens or prolongs it by up to this fraction, at random: 0 means 0.2, -1 none, more
+	// than 1 is refused.
 	Factor, Jitter float64
-	// MaxElapsed bounds the time from the begin of the step to the begin of an attempt; 0 for no limit.
+	// MaxElapsed bounds the time from the begin of the step to the begin of an attempt; 0 for no
+	// limit.
 	MaxElapsed time.Duration
-	// Retryable reports whether the step is tried again after an error; nil means after all errors except those of Permanent.
-	// A result of false says nothing about the step's effects; Permanent does. Retryable runs on the body's goroutine.
+	// Retryable reports whether the step is tried again after an error; nil means after all errors
+	// except those of Permanent. A result of false says nothing about the step's effects; Permanent
+	// does. Retryable runs on the body's goroutine.
 	Retryable func(error) bool
 	// OnExhausted applies when the attempts, or MaxElapsed, are used up.
 	OnExhausted ExhaustedPolicy
@@ -103,7 +108,8 @@ func (p *RetryPolicy) wait(n uint32, random float64) time.Duration {
 	return time.Duration(min(d, float64(limit)))
 }
 
-// random returns a number of at least 0 and less than 1 that depends on the run, a place in it and n.
+// random returns a number of at least 0 and less than 1 that depends on the run, a place in it and
+// n.
 func (r *Run) random(loc journal.Location, n uint32) float64 {
 	h := fnv(fnv(r.seed, loc), strconv.AppendUint(nil, uint64(n), 10))
 	h ^= h >> 29

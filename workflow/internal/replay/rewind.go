@@ -14,14 +14,15 @@ import (
 
 // A rewinding takes back what happened in a history after an entry.
 //
-//  1. An entry that ended before the target did stays; one that ended later goes, or becomes pending again if it encloses what
-//     stays.
+//  1. An entry that ended before the target did stays; one that ended later goes, or becomes
+//     pending again if it encloses what stays.
 //  2. An entry that lasts, or that ended without a resolution, stays if it began before the target.
-//  3. A loop that has moved on goes back to the iteration that it was in. The rows of ended iterations say what that began with;
-//     an iteration is gone if it began after the cut.
-//  4. It is refused if what stays could not go on as if the rest had never been: an undo handler has run, the row of an
-//     iteration is missing, a race was decided, a saga has ended.
-//  5. What may have to be undone of what stays is owed as before. A run that completes keeps those obligations for this.
+//  3. A loop that has moved on goes back to the iteration that it was in. The rows of ended
+//     iterations say what that began with; an iteration is gone if it began after the cut.
+//  4. It is refused if what stays could not go on as if the rest had never been: an undo handler
+//     has run, the row of an iteration is missing, a race was decided, a saga has ended.
+//  5. What may have to be undone of what stays is owed as before. A run that completes keeps those
+//     obligations for this.
 type rewinding struct {
 	im        *image
 	target    *record
@@ -35,14 +36,16 @@ type rewinding struct {
 	loops     map[string]uint32 // the iterations of loops in reopen
 }
 
-// A reopening is a container that becomes open again, or a loop that goes back to an earlier iteration.
+// A reopening is a container that becomes open again, or a loop that goes back to an earlier
+// iteration.
 type reopening struct {
 	rec   *record
 	entry Entry
 	row   journal.Location // of the loop's earlier iteration, whose state is then in entry; nil for other containers
 }
 
-// rewind removes the entry of a record and everything after it; with keep, only everything after it.
+// rewind removes the entry of a record and everything after it; with keep, only everything after
+// it.
 func rewind(t Turn, im *image, target *record, verb string, keep bool) error {
 	w := &rewinding{im: im, target: target, verb: verb, keep: keep, cut: math.MaxUint64, goneAt: map[string]bool{}, loops: map[string]uint32{}}
 	e, err := target.header()
@@ -143,8 +146,9 @@ func (w *rewinding) enclosing(rec *record, e *Entry) error {
 	return w.refuse(e.Kind.String() + " " + w.path(rec) + " has ended since; rewind to it, or to what is before it")
 }
 
-// again has a loop go on with the iteration that encloses the target, or else with the one that it was in at the cut. Every
-// later iteration must have its row: what a deleted one has received could not be given back.
+// again has a loop go on with the iteration that encloses the target, or else with the one that it
+// was in at the cut. Every later iteration must have its row: what a deleted one has received could
+// not be given back.
 func (w *rewinding) again(loop *record, e *Entry) error {
 	to, inside := iterationOf(w.element(loop))
 	ended := int64(e.Iteration) // the last iteration that has
@@ -181,8 +185,8 @@ func (w *rewinding) again(loop *record, e *Entry) error {
 	return w.refuse("loop " + w.path(loop) + " has moved on since, and what the iteration began with is not on record (see Keep); rewind to the loop, or to what is before it")
 }
 
-// iteration returns the row of an ended iteration of a loop, nil if there is none. That of earlier versions is pending, and does
-// not say when the iteration began.
+// iteration returns the row of an ended iteration of a loop, nil if there is none. That of earlier
+// versions is pending, and does not say when the iteration began.
 func (w *rewinding) iteration(loop *record, i uint32) (*record, error) {
 	s, err := loop.loc.Segments()
 	if err != nil || len(s) == 0 {
@@ -198,7 +202,8 @@ func (w *rewinding) iteration(loop *record, i uint32) (*record, error) {
 	return rec, nil
 }
 
-// ofLoop returns the loop of which a record is the row of an iteration, and which one; nil if it is another entry.
+// ofLoop returns the loop of which a record is the row of an iteration, and which one; nil if it is
+// another entry.
 func (w *rewinding) ofLoop(rec *record) (loop *record, i uint32) {
 	up := journal.ParentOf(rec.loc)
 	i, ok := iterationOf(rec.loc[len(up):])
@@ -239,8 +244,8 @@ func (w *rewinding) endOf(loop *record, i uint32) (uint64, error) {
 	return next.decoded.Seq, nil
 }
 
-// hollow reports whether nothing is on record inside of a container but the ends of branches: what was there was dropped
-// when it ended, because the history was large.
+// hollow reports whether nothing is on record inside of a container but the ends of branches: what
+// was there was dropped when it ended, because the history was large.
 func (w *rewinding) hollow(rec *record) bool {
 	for _, inner := range w.im.under(rec.loc) {
 		if len(inner.loc) > len(rec.loc) && inner.kind() != KindScope {
@@ -250,7 +255,8 @@ func (w *rewinding) hollow(rec *record) bool {
 	return true
 }
 
-// element returns the element of the target's location that follows a record's: the iteration, for a loop that encloses it.
+// element returns the element of the target's location that follows a record's: the iteration, for
+// a loop that encloses it.
 func (w *rewinding) element(rec *record) journal.Location {
 	if !rec.loc.Encloses(w.target.loc) {
 		return nil
@@ -267,8 +273,8 @@ func container(k Kind) bool {
 	return false
 }
 
-// after reports whether a record that is not inside the target began after it. Within a scope the order of operations says so;
-// between branches, which run at once, only time does.
+// after reports whether a record that is not inside the target began after it. Within a scope the
+// order of operations says so; between branches, which run at once, only time does.
 func (w *rewinding) after(rec *record, e *Entry) bool {
 	common := 0
 	for common < len(rec.loc) && common < len(w.target.loc) {
@@ -303,7 +309,8 @@ func (w *rewinding) after(rec *record, e *Entry) bool {
 	return !e.Created.Before(w.reference)
 }
 
-// undone refuses if an undo handler has run for something that stays and whose saga did not end before the target.
+// undone refuses if an undo handler has run for something that stays and whose saga did not end
+// before the target.
 func (w *rewinding) undone() error {
 	for i := range w.im.records {
 		rec := &w.im.records[i]
@@ -319,7 +326,8 @@ func (w *rewinding) undone() error {
 	return nil
 }
 
-// goes reports whether what is at a location is taken back: it is done again, under another idempotency key.
+// goes reports whether what is at a location is taken back: it is done again, under another
+// idempotency key.
 func (w *rewinding) goes(loc journal.Location) bool {
 	for ; len(loc) > 0; loc = journal.ParentOf(loc) {
 		if w.goneAt[string(loc)] {
@@ -329,8 +337,9 @@ func (w *rewinding) goes(loc journal.Location) bool {
 	return false
 }
 
-// settled reports whether what was undone at a location was undone before the target ended: a saga that has failed undoes what
-// is inside of it before it ends, the outermost one leaves nothing to be undone, and a race undoes what the losers did.
+// settled reports whether what was undone at a location was undone before the target ended: a saga
+// that has failed undoes what is inside of it before it ends, the outermost one leaves nothing to
+// be undone, and a race undoes what the losers did.
 func (w *rewinding) settled(undone journal.Location) bool {
 	outermost := false // the outermost saga so far has ended before the target
 	for loc := journal.ParentOf(undone); len(loc) > 0; loc = journal.ParentOf(loc) {

@@ -73,8 +73,8 @@ func pause(t testing.TB, h *memory.Actor) {
 	until(t, h, func() bool { return h.Last.Paused || h.Last.Ended })
 }
 
-// untilAsleep drives a host until its run waits for the clock, is paused or has ended. A wake at this
-// instant is none.
+// untilAsleep drives a host until its run waits for the clock, is paused or has ended. A wake at
+// this instant is none.
 func untilAsleep(t testing.TB, h *memory.Actor) {
 	t.Helper()
 	until(t, h, func() bool { return h.Last.Wake.After(h.Now) || h.Last.Ended || h.Last.Paused })
@@ -126,8 +126,8 @@ func outcome(t testing.TB, h *memory.Actor) string {
 // attempts is what texts say about executions, which crashes add to.
 var attempts = regexp.MustCompile(` after \d+ attempts`)
 
-// snapshot prints how the runs of all actors have ended, what they have recorded, states, replies and queues, as far as it
-// must not depend on crashes.
+// snapshot prints how the runs of all actors have ended, what they have recorded, states, replies
+// and queues, as far as it must not depend on crashes.
 func snapshot(t testing.TB, h *memory.Host) string {
 	t.Helper()
 	var b strings.Builder

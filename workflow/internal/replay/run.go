@@ -94,8 +94,8 @@ type RunOptions struct {
 	Programs func(name string) *Program
 	// Self is the run's own actor, as a parent or child in another one names it.
 	Self Destination
-	// Logger returns the receiver of the messages of [Context.Logger]. It is called when the function first logs. Without
-	// it, or if it returns nil, the messages are discarded.
+	// Logger returns the receiver of the messages of [Context.Logger]. It is called when the
+	// function first logs. Without it, or if it returns nil, the messages are discarded.
 	Logger func() *slog.Logger
 	// Coroutines are shared with other runs; nil for none.
 	Coroutines *Coroutines
@@ -105,28 +105,32 @@ type RunOptions struct {
 
 // An Outcome tells the host what the run needs after an Advance.
 type Outcome struct {
-	// Undo: a function of the user failed, or the run must pause. The host undoes the transaction, and then calls Advance
-	// in another one at once. The run stays valid.
+	// Undo: a function of the user failed, or the run must pause. The host undoes the transaction,
+	// and then calls Advance in another one at once. The run stays valid.
 	Undo bool
-	// Again: there is more to do, in another transaction. The host commits this one, without waiting for the disk, and
-	// calls Advance again; other work of the actor may come in between.
+	// Again: there is more to do, in another transaction. The host commits this one, without
+	// waiting for the disk, and calls Advance again; other work of the actor may come in between.
 	Again bool
 	// Launch lists attempts to run when the transaction is durable. It may come with Again.
 	Launch []*Attempt
-	// Deferred: Launch need not wait until this transaction is durable, only until the earlier ones are.
+	// Deferred: Launch need not wait until this transaction is durable, only until the earlier ones
+	// are.
 	Deferred bool
-	// Wake is the time at which the run must advance; zero for none. The host must keep it across restarts.
+	// Wake is the time at which the run must advance; zero for none. The host must keep it across
+	// restarts.
 	Wake time.Time
 	// Queues are the queues whose next message the run waits for; empty for none.
 	Queues []string
 	// Watching: the run waits for a condition of the host's state.
 	Watching bool
-	// Children: the run waits for children in other actors. A newly opened run asks them for their results, so advancing it
-	// when the actor wakes recovers a lost result.
+	// Children: the run waits for children in other actors. A newly opened run asks them for their
+	// results, so advancing it when the actor wakes recovers a lost result.
 	Children bool
-	// Result is what [ReadOutcome] says of ID, Workflow, State and Output of a run that has completed, with Ended.
+	// Result is what [ReadOutcome] says of ID, Workflow, State and Output of a run that has
+	// completed, with Ended.
 	Result *RunStatus
-	// Ended: the run is over, and nothing else but Result is set. Paused: it goes on after Resume, or when Wake has come.
+	// Ended: the run is over, and nothing else but Result is set. Paused: it goes on after Resume,
+	// or when Wake has come.
 	Ended, Paused bool
 	// Pause says why the run is paused; nil if it is not.
 	Pause *Pause
@@ -135,18 +139,19 @@ type Outcome struct {
 // Open returns a run that has not read anything yet.
 func Open(o RunOptions) *Run { return &Run{options: o} }
 
-// ControlChanged has the next Advance read the control rows again, because a request to cancel, pause or resume was
-// committed. After Retry, Rewind, Terminate or a replacing Start, the host discards the run instead and opens another one
-// when the attempts have returned.
+// ControlChanged has the next Advance read the control rows again, because a request to cancel,
+// pause or resume was committed. After Retry, Rewind, Terminate or a replacing Start, the host
+// discards the run instead and opens another one when the attempts have returned.
 func (r *Run) ControlChanged() { r.changed = true }
 
-// TryNow has the next Advance try a paused run at once that would be tried again later: its code may have changed. A run
-// that an operator has paused stays paused, and so does a run whose steps have ended the process.
+// TryNow has the next Advance try a paused run at once that would be tried again later: its code
+// may have changed. A run that an operator has paused stays paused, and so does a run whose steps
+// have ended the process.
 func (r *Run) TryNow() { r.hurried = true }
 
-// Rest tells that the host is about to close the run and has ended the contexts of its attempts, so that these count as not
-// run instead of as cut off by a crash. It is called in a transaction, after the attempts have returned and what they came
-// to has been seen by an Advance.
+// Rest tells that the host is about to close the run and has ended the contexts of its attempts, so
+// that these count as not run instead of as cut off by a crash. It is called in a transaction,
+// after the attempts have returned and what they came to has been seen by an Advance.
 func (r *Run) Rest(t Turn) error {
 	if r.gone {
 		return ErrClosed
@@ -159,8 +164,9 @@ func (r *Run) Rest(t Turn) error {
 	return putRecord(t, &r.record)
 }
 
-// Close ends the run in memory: its coroutines unwind, which runs deferred functions of the user, and are gone when Close
-// returns. Attempts that are running go on, and what they come to is dropped. Close may be called again.
+// Close ends the run in memory: its coroutines unwind, which runs deferred functions of the user,
+// and are gone when Close returns. Attempts that are running go on, and what they come to is
+// dropped. Close may be called again.
 func (r *Run) Close() {
 	r.kill()
 	r.gone = true
@@ -230,7 +236,8 @@ func (r *Run) putMetadata(o *op, m *Metadata) {
 	r.err = r.st.putMetadata(r.turn, o.entry.ID, m)
 }
 
-// drop deletes what is recorded at and inside a location, with all that belongs to it; self includes the entry itself.
+// drop deletes what is recorded at and inside a location, with all that belongs to it; self
+// includes the entry itself.
 func (r *Run) drop(loc journal.Location, self bool) error {
 	r.wrote, r.durable = true, true
 	return r.st.drop(r.turn, loc, self)
@@ -246,11 +253,12 @@ func (r *Run) setState(s State) {
 	r.err = putState(r.turn, s)
 }
 
-// Refused tells a run that was just opened that the host has refused, for good, what the one before it wanted to write: the
-// next Advance pauses it, with PausedMisuse and the text of the error.
+// Refused tells a run that was just opened that the host has refused, for good, what the one before
+// it wanted to write: the next Advance pauses it, with PausedMisuse and the text of the error.
 func (r *Run) Refused(err error) { r.fail(PausedMisuse, err.Error()) }
 
-// maxText is how many bytes of a text about an error are kept: what an error says must not be what cannot be stored.
+// maxText is how many bytes of a text about an error are kept: what an error says must not be what
+// cannot be stored.
 const maxText = 64 << 10
 
 // bounded cuts a text to maxText.

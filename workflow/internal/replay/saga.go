@@ -39,8 +39,8 @@ type saga struct {
 	loc    journal.Location
 }
 
-// Saga runs fn. If fn returns an error, Saga undoes the steps inside that say how: Compensated ones,
-// and those with UndoBy.
+// Saga runs fn. If fn returns an error, Saga undoes the steps inside that say how: Compensated
+// ones, and those with UndoBy.
 func Saga[T any](ctx Context, name string, fn func(ctx Context) (T, error), opts ...SagaOption) (T, error) {
 	var zero T
 	s := ctx.scope()
@@ -95,7 +95,8 @@ func (s *scope) runSaga(o *op, options undoOptions, fn func(inner *scope) ([]byt
 	})
 }
 
-// compensate undoes what is inside of a saga that has failed. That it failed is on record before the first handler runs.
+// compensate undoes what is inside of a saga that has failed. That it failed is on record before
+// the first handler runs.
 func (s *scope) compensate(o *op, f *Failure, options undoOptions) {
 	r := s.run
 	if len(r.obligations.under(o.loc)) == 0 {
@@ -121,8 +122,8 @@ func (r *Run) rollingBack(by int) {
 	}
 }
 
-// rootSaga runs the workflow function, and undoes what it leaves to be undone: everything if it fails or if the run was
-// canceled, else what is unknown of steps that were given up.
+// rootSaga runs the workflow function, and undoes what it leaves to be undone: everything if it
+// fails or if the run was canceled, else what is unknown of steps that were given up.
 func (r *Run) rootSaga(s *scope, invoke func(ctx Context, input []byte) ([]byte, error), input []byte) ([]byte, error) {
 	output, err := invoke(s, input)
 	if out, ok := err.(*outputError); ok { // no failure of the run: what it did is not to be undone

@@ -14,14 +14,15 @@ import (
 type Context interface {
 	// Info says which run this is and how far it has come.
 	Info() Info
-	// Now is the time of the run: that of the last operation that ended. It is the same when the function runs again, and
-	// never goes backwards.
+	// Now is the time of the run: that of the last operation that ended. It is the same when the
+	// function runs again, and never goes backwards.
 	Now() time.Time
 	// Rand returns random numbers that are the same in a replay.
 	Rand() *rand.Rand
 	// Logger logs with the run's attributes, and is silent during a replay.
 	Logger() *slog.Logger
-	// Err is nil until the scope is canceled; then it is a *CanceledError, which matches ErrCanceled.
+	// Err is nil until the scope is canceled; then it is a *CanceledError, which matches
+	// ErrCanceled.
 	Err() error
 	scope() *scope
 }
@@ -44,18 +45,23 @@ type Info struct {
 	Replaying bool
 }
 
-// A scope is the implementation of Context: a view of a place. Views of one place differ in their cancellation.
+// A scope is the implementation of Context: a view of a place. Views of one place differ in their
+// cancellation.
 type scope struct {
 	*place
 	cancel *cancellation
 	saga   *saga // the innermost one that encloses the scope
 }
 
-// A place is a node of the history under which operations are named: the root, an iteration, a branch.
+// A place is a node of the history under which operations are named: the root, an iteration, a
+// branch.
 //
-//  1. Operations are asked for on the owner's coroutine only, while nothing else runs inside on it (inner).
-//  2. next is the ordinal of the next new operation; recorded operations are consumed in the order of their ordinals.
-//  3. used holds the names that the code has asked for since the place began, so that none is used twice.
+//  1. Operations are asked for on the owner's coroutine only, while nothing else runs inside on it
+//     (inner).
+//  2. next is the ordinal of the next new operation; recorded operations are consumed in the order
+//     of their ordinals.
+//  3. used holds the names that the code has asked for since the place began, so that none is used
+//     twice.
 type place struct {
 	run    *Run
 	parent *scope
@@ -104,7 +110,8 @@ func (s *scope) with(cancel *cancellation, saga *saga) *scope {
 	return &scope{s.place, cancel, saga}
 }
 
-// newPlace makes the place at loc. While the history is not used up, it fetches what is recorded in it.
+// newPlace makes the place at loc. While the history is not used up, it fetches what is recorded in
+// it.
 func (r *Run) newPlace(parent *scope, loc journal.Location) *place {
 	p := &place{run: r, parent: parent, loc: loc}
 	if parent != nil {
@@ -176,7 +183,8 @@ func (s *scope) Err() error { return s.cancel.err() }
 
 const fnvOffset = 14695981039346656037
 
-// fnv continues a 64-bit FNV-1a hash. Its results are not stored, but must be the same in every process.
+// fnv continues a 64-bit FNV-1a hash. Its results are not stored, but must be the same in every
+// process.
 func fnv(h uint64, b []byte) uint64 {
 	for _, c := range b {
 		h = (h ^ uint64(c)) * 1099511628211
@@ -196,7 +204,8 @@ func (s *scope) own() {
 func (s *scope) disown(c *coroutine) {
 	switch {
 	case s.run.gone:
-		// A deferred function of the user uses the scope while its coroutine unwinds: the unwinding goes on.
+		// A deferred function of the user uses the scope while its coroutine unwinds: the unwinding
+		// goes on.
 		runtime.Goexit()
 	case c == nil:
 		panic(&MisuseError{"a workflow.Context was used outside of its workflow function, such as in the body of a step or on a goroutine of its own"})
@@ -231,8 +240,9 @@ func (r *Run) hang(c *coroutine) {
 	}
 }
 
-// end ends the scope: what it has started and nobody waited for is waited for, timers are given up, and what the history has
-// of it must have been asked for. It does not return if something is left over.
+// end ends the scope: what it has started and nobody waited for is waited for, timers are given up,
+// and what the history has of it must have been asked for. It does not return if something is left
+// over.
 //
 // REQUIRES: called on the owner's coroutine.
 func (s *scope) end() {

@@ -17,8 +17,8 @@ import (
 	. "github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
-// A line is a statement of a workflow function, or a command of a scenario: words, of which some are
-// options (a word or name=value), and a block.
+// A line is a statement of a workflow function, or a command of a scenario: words, of which some
+// are options (a word or name=value), and a block.
 type line struct {
 	words []string
 	block []*line
@@ -262,8 +262,8 @@ func (e *env) body(l *line, name string) func(sc *StepCtx) (string, error) {
 	}
 }
 
-// take lets a body take the time of "takes=1h", or of "takes=1h,1m" by its executions. It ends early with
-// its context, with an error unless it is stubborn; but not at "1h!", which is deaf.
+// take lets a body take the time of "takes=1h", or of "takes=1h,1m" by its executions. It ends
+// early with its context, with an error unless it is stubborn; but not at "1h!", which is deaf.
 func (e *env) take(l *line, sc *StepCtx, run int) error {
 	times := strings.Split(l.option("takes"), ",")
 	if times[0] == "" {
@@ -284,7 +284,8 @@ func (e *env) take(l *line, sc *StepCtx, run int) error {
 	return nil
 }
 
-// count has a body count by ten and keep that as its progress, until it returns the number of "counts".
+// count has a body count by ten and keep that as its progress, until it returns the number of
+// "counts".
 func (e *env) count(l *line, sc *StepCtx) (string, error) {
 	n, _ := LastProgress[int](sc)
 	if _, ok := LastProgress[string](sc); ok {
@@ -352,7 +353,8 @@ func (s *script) undo(sc *StepCtx, l *line, name, result string) error {
 	return nil
 }
 
-// outside does something outside, or undoes it by an undo: each once per key, which no crash takes back.
+// outside does something outside, or undoes it by an undo: each once per key, which no crash takes
+// back.
 func (s *script) outside(key, undo string) {
 	s.bodies.Lock()
 	defer s.bodies.Unlock()
@@ -375,8 +377,8 @@ func (s *script) note(sc *StepCtx, name, what string) {
 	note(sc, name, what)
 }
 
-// execute notes that a body runs, and returns how often it has; over must be called when it has ended. No
-// body runs beside another with its key, nor an undo beside what it undoes.
+// execute notes that a body runs, and returns how often it has; over must be called when it has
+// ended. No body runs beside another with its key, nor an undo beside what it undoes.
 func (s *script) execute(name, key, undoes string) (run int, over func()) {
 	s.bodies.Lock()
 	defer s.bodies.Unlock()
@@ -669,7 +671,8 @@ func (e *env) keep(name string, outs []string) error {
 
 var errBad = errors.New("bad")
 
-// note sets a key of the actor's state in the transaction of a step. "undone" also appends to the order of undoing.
+// note sets a key of the actor's state in the transaction of a step. "undone" also appends to the
+// order of undoing.
 func note(sc *StepCtx, key, value string) {
 	sc.OnCommit(func(tx *Tx) error {
 		put(tx, key, value)

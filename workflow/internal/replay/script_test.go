@@ -20,8 +20,8 @@ import (
 	. "github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
-// Each file of testdata/scripts holds scenarios: the lives of runs, as commands and what they print.
-// README.md has the commands.
+// Each file of testdata/scripts holds scenarios: the lives of runs, as commands and what they
+// print. README.md has the commands.
 // `go test -run Scripts -rewrite ./workflow/internal/replay` writes the results anew.
 
 func TestRunScripts(t *testing.T) {
@@ -179,8 +179,9 @@ func (s *script) control(c *line, h *memory.Actor, f func(t Turn) error) {
 	}
 }
 
-// copies rewinds copies of a run to each of its entries, or forks them up to each, and prints what they come to after
-// messages: entries that come to the same in one line. Meanwhile the process dies time and again.
+// copies rewinds copies of a run to each of its entries, or forks them up to each, and prints what
+// they come to after messages: entries that come to the same in one line. Meanwhile the process
+// dies time and again.
 func (s *script) copies(h *memory.Actor, c *line) {
 	rows, verb := h.Rows.All(), strings.TrimSuffix(c.words[0], "s")
 	recording, err := Export(h.Rows)

@@ -15,13 +15,14 @@ import (
 type ParentClose uint8
 
 const (
-	// CloseAbandon leaves the child running, and its result is not read. A child within the run cannot be abandoned.
+	// CloseAbandon leaves the child running, and its result is not read. A child within the run
+	// cannot be abandoned.
 	CloseAbandon ParentClose = 0
-	// CloseCancel cancels the child. It is the default. The scope waits for the end of a child within the run. It does not
-	// wait for children in other actors.
+	// CloseCancel cancels the child. It is the default. The scope waits for the end of a child
+	// within the run. It does not wait for children in other actors.
 	CloseCancel ParentClose = 1
-	// CloseTerminate ends the child at once. A child within the run is canceled, and results of its steps are dropped, except
-	// of steps that may have to be undone.
+	// CloseTerminate ends the child at once. A child within the run is canceled, and results of its
+	// steps are dropped, except of steps that may have to be undone.
 	CloseTerminate ParentClose = 2
 )
 
@@ -37,7 +38,8 @@ type spawnOption func(*spawnOptions) error
 
 func (f spawnOption) spawn(o *spawnOptions) error { return f(o) }
 
-// OnActor runs the child in another actor. Without it, the child runs within the run that spawns it.
+// OnActor runs the child in another actor. Without it, the child runs within the run that spawns
+// it.
 func OnActor(to Destination) SpawnOption {
 	return spawnOption(func(o *spawnOptions) error {
 		o.to = to
@@ -63,8 +65,8 @@ func OnParentClose(p ParentClose) SpawnOption {
 type ChildError struct {
 	// Name is that of the Spawn, Program that of the workflow.
 	Name, Program string
-	// Status tells how it ended: Failed, Canceled, or Exhausted if it could not be run at all: its actor refused to start it, or was
-	// destroyed.
+	// Status tells how it ended: Failed, Canceled, or Exhausted if it could not be run at all: its
+	// actor refused to start it, or was destroyed.
 	Status EntryStatus
 	// Err is the child's error, as far as it can be stored.
 	Err error
@@ -182,8 +184,8 @@ var (
 	errAbandoned   = errors.New("the child was left to itself")
 )
 
-// Result waits until the child has ended, and returns its output. If it did not complete, the error is a *ChildError. If ctx is
-// canceled first, the error matches ErrCanceled.
+// Result waits until the child has ended, and returns its output. If it did not complete, the error
+// is a *ChildError. If ctx is canceled first, the error matches ErrCanceled.
 func (c *Child[Out]) Result(ctx Context) (Out, error) {
 	s := ctx.scope()
 	s.own()
@@ -300,8 +302,9 @@ func (r *Run) tell(o *op, verb, reason string) error {
 	})
 }
 
-// askChildren asks the children in other actors that were started before how they ended. A child sends its result when it
-// ends, and the host delivers that; a result that was lost all the same, because an operator skipped it, say, is sent again.
+// askChildren asks the children in other actors that were started before how they ended. A child
+// sends its result when it ends, and the host delivers that; a result that was lost all the same,
+// because an operator skipped it, say, is sent again.
 func (r *Run) askChildren() error {
 	for _, o := range r.children {
 		if !o.recorded {

@@ -8,11 +8,13 @@ import (
 	"sync/atomic"
 )
 
-// A movement tells another goroutine whether the functions of a run move. A function that blocks outside of a step (on a
-// channel, a mutex, the network) holds the goroutine that calls Advance, which cannot look for itself.
+// A movement tells another goroutine whether the functions of a run move. A function that blocks
+// outside of a step (on a channel, a mutex, the network) holds the goroutine that calls Advance,
+// which cannot look for itself.
 //
-// count is odd while the driver waits for a coroutine to park. It grows with every such wait and with every operation that a
-// function asks for. Its top bit is set while do of Stalled runs, which the driver then waits for.
+// count is odd while the driver waits for a coroutine to park. It grows with every such wait and
+// with every operation that a function asks for. Its top bit is set while do of Stalled runs, which
+// the driver then waits for.
 type movement struct {
 	count     atomic.Uint64
 	mu        sync.Mutex
@@ -42,15 +44,17 @@ func (m *movement) leave() {
 // move notes that a function has asked for an operation.
 func (m *movement) move() { m.count.Add(2) }
 
-// Moves returns a number that changes with every operation that the functions of the run ask for, and whether the Advance that
-// goes on waits for a function of the run. It may be called from any goroutine.
+// Moves returns a number that changes with every operation that the functions of the run ask for,
+// and whether the Advance that goes on waits for a function of the run. It may be called from any
+// goroutine.
 func (r *Run) Moves() (n uint64, inside bool) {
 	n = r.moves.count.Load() &^ claimed
 	return n, n&1 == 1
 }
 
-// Stalled calls do and reports true if the functions of the run have not moved since Moves returned n and inside, and no other
-// do runs. Until do returns, Advance does not go on. It may be called from any goroutine.
+// Stalled calls do and reports true if the functions of the run have not moved since Moves returned
+// n and inside, and no other do runs. Until do returns, Advance does not go on. It may be called
+// from any goroutine.
 func (r *Run) Stalled(n uint64, do func()) bool {
 	if n&1 == 0 || !r.moves.mu.TryLock() {
 		return false
@@ -64,20 +68,22 @@ func (r *Run) Stalled(n uint64, do func()) bool {
 	return true
 }
 
-// Abandon makes the run useless for good, while an Advance may be waiting for a function that does not return. Should it
-// return, Advance ends with ErrClosed, and the run is closed. It may be called from any goroutine.
+// Abandon makes the run useless for good, while an Advance may be waiting for a function that does
+// not return. Should it return, Advance ends with ErrClosed, and the run is closed. It may be
+// called from any goroutine.
 func (r *Run) Abandon() { r.moves.abandoned.Store(true) }
 
-// Blame has the next Advance pause the run, because its function did harm that it would do again: only Resume lets the run go
-// on. The run was just opened.
+// Blame has the next Advance pause the run, because its function did harm that it would do again:
+// only Resume lets the run go on. The run was just opened.
 func (r *Run) Blame(reason PauseReason, text string) { r.failForGood(reason, text) }
 
 // maxStack is how many bytes of a stack Stack returns at most.
 const maxStack = 16 << 10
 
-// Stack returns where the function is that Advance waits for, and whether it waits: false if it computes, or if that cannot be
-// told because a function of another run of the process computes. If functions of several runs wait, it returns all of their
-// stacks. It stops all goroutines for a moment, and may be called from any of them.
+// Stack returns where the function is that Advance waits for, and whether it waits: false if it
+// computes, or if that cannot be told because a function of another run of the process computes. If
+// functions of several runs wait, it returns all of their stacks. It stops all goroutines for a
+// moment, and may be called from any of them.
 func (r *Run) Stack() (stack string, waits bool) {
 	buf := make([]byte, 1<<20)
 	for {

@@ -13,7 +13,8 @@ import (
 // ErrNoRun is returned where there is no run.
 var ErrNoRun = errors.New("workflow: there is no run")
 
-// An EntryID names an entry of a history: its location in hexadecimal digits. It is the same as long as the entry is there.
+// An EntryID names an entry of a history: its location in hexadecimal digits. It is the same as
+// long as the entry is there.
 type EntryID string
 
 func entryID(loc journal.Location) EntryID { return EntryID(hex.EncodeToString(loc)) }
@@ -40,7 +41,8 @@ type RunStatus struct {
 	Epoch   uint32    `json:"epoch,omitempty"`
 	Started time.Time `json:"started,omitzero"`
 	Ended   time.Time `json:"ended,omitzero"`
-	// Waiting lists what the run waits for, Wake is the earliest time among it; zero if it waits for no time.
+	// Waiting lists what the run waits for, Wake is the earliest time among it; zero if it waits
+	// for no time.
 	Waiting []Waiting `json:"waiting,omitempty"`
 	Wake    time.Time `json:"wake,omitzero"`
 	// Cancel says that cancellation was requested, and why.
@@ -48,7 +50,8 @@ type RunStatus struct {
 	Pause  *Pause         `json:"pause,omitempty"`
 	// Failure is why it failed or was canceled; nil otherwise.
 	Failure *Failure `json:"failure,omitempty"`
-	// Published is what the run shows of itself, Output what it returned, both encoded by its codec: CBOR if Codec is 0.
+	// Published is what the run shows of itself, Output what it returned, both encoded by its
+	// codec: CBOR if Codec is 0.
 	Published []byte `json:"-" cbor:"published,omitempty"`
 	Output    []byte `json:"-" cbor:"output,omitempty"`
 	Codec     uint8  `json:"codec,omitempty"`
@@ -58,14 +61,15 @@ type RunStatus struct {
 	InputJSON     json.RawMessage `json:"input,omitempty" cbor:"-"`
 	PublishedJSON json.RawMessage `json:"published,omitempty" cbor:"-"`
 	OutputJSON    json.RawMessage `json:"output,omitempty" cbor:"-"`
-	// Entries counts the entries of the history, Bytes are those of their keys and values, Names counts distinct names: a run
-	// whose Crowded is set has so many that it probably makes them from data.
+	// Entries counts the entries of the history, Bytes are those of their keys and values, Names
+	// counts distinct names: a run whose Crowded is set has so many that it probably makes them
+	// from data.
 	Entries int   `json:"entries"`
 	Bytes   int64 `json:"bytes"`
 	Names   int   `json:"names"`
 	Crowded bool  `json:"crowded,omitempty"`
-	// Undo counts what will be undone if the run fails, steps under way that may have to be undone included. It is 0 for a
-	// run that has completed.
+	// Undo counts what will be undone if the run fails, steps under way that may have to be undone
+	// included. It is 0 for a run that has completed.
 	Undo int `json:"undo,omitempty"`
 }
 
@@ -80,13 +84,16 @@ type Waiting struct {
 	ID   EntryID `json:"id"`
 	Path string  `json:"path"` // of names; for people
 	Kind Kind    `json:"kind"`
-	// Since is the time at which the wait began, Until the time at which it ends by itself; zero for never.
+	// Since is the time at which the wait began, Until the time at which it ends by itself; zero
+	// for never.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
-	// Queues are the queues that a receive waits for; Child is the actor of a child that the run waits for.
+	// Queues are the queues that a receive waits for; Child is the actor of a child that the run
+	// waits for.
 	Queues []string     `json:"queues,omitempty"`
 	Child  *Destination `json:"child,omitempty"`
-	// Attempts counts the executions of a step that waits for the next one, Failure is the error of the last one.
+	// Attempts counts the executions of a step that waits for the next one, Failure is the error of
+	// the last one.
 	Attempts uint32   `json:"attempts,omitempty"`
 	Failure  *Failure `json:"failure,omitempty"`
 }
@@ -118,7 +125,8 @@ func readOutcome(r Reader) (*fields, RunStatus, error) {
 	return f, st, nil
 }
 
-// ReadStatus returns what a run does, as far as its rows say. The error is ErrNoRun, a *CorruptError, or one of r.
+// ReadStatus returns what a run does, as far as its rows say. The error is ErrNoRun, a
+// *CorruptError, or one of r.
 func ReadStatus(r Reader) (RunStatus, error) {
 	f, st, err := readOutcome(r)
 	if err != nil {
@@ -193,8 +201,8 @@ func derive(f *fields, st *RunStatus, busy bool) State {
 	return StateSleeping
 }
 
-// waiting returns what an entry that is not over waits for. ok is false for what encloses others, and for a step that is being
-// executed.
+// waiting returns what an entry that is not over waits for. ok is false for what encloses others,
+// and for a step that is being executed.
 func (w *walk) waiting(e *walked, entry *Entry) (out Waiting, ok bool, err error) {
 	out = Waiting{ID: entryID(e.loc), Path: w.names.Path(e.loc), Kind: entry.Kind, Since: entry.Created, Until: entry.Deadline}
 	switch entry.Kind {

@@ -126,8 +126,8 @@ func stepResult[T any](o *op) (v T, err error) {
 	return v, nil
 }
 
-// decodeOutput decodes the recorded result. If it cannot be, the program is not the one that recorded it, and it does not
-// return.
+// decodeOutput decodes the recorded result. If it cannot be, the program is not the one that
+// recorded it, and it does not return.
 //
 // REQUIRES: called on a coroutine.
 func (o *op) decodeOutput(v any) {

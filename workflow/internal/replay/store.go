@@ -10,8 +10,9 @@ import (
 // A store writes the history of one run.
 //
 //  1. Before an entry the names are written that its location refers to.
-//  2. It knows, without reading, which entries have rows elsewhere: metadata, large payloads. These go with the entry, in its
-//     transaction, whether it is overwritten or dropped with all that encloses it.
+//  2. It knows, without reading, which entries have rows elsewhere: metadata, large payloads. These
+//     go with the entry, in its transaction, whether it is overwritten or dropped with all that
+//     encloses it.
 //  3. What it knows is as the transaction has it that goes on; undone takes it back.
 type store struct {
 	names *journal.Names
@@ -89,8 +90,9 @@ func (st *store) newID() uint32 {
 	return st.nextID - 1
 }
 
-// put writes an entry. Payloads over the inline limit go to rows of their own. It returns how many bytes the entry's row has.
-// The error is a *TooLargeError, before anything is written, or one of the journal.
+// put writes an entry. Payloads over the inline limit go to rows of their own. It returns how many
+// bytes the entry's row has. The error is a *TooLargeError, before anything is written, or one of
+// the journal.
 func (st *store) put(j Journal, loc journal.Location, e *Entry) (size int, err error) {
 	return st.write(j, loc, e, false)
 }
@@ -194,7 +196,8 @@ func (st *store) forget(j Journal, s side) error {
 	return nil
 }
 
-// large returns the references of an entry: the existing ones, and new ones for its payloads over the inline limit.
+// large returns the references of an entry: the existing ones, and new ones for its payloads over
+// the inline limit.
 func (st *store) large(e *Entry) ([]journal.LargeRef, error) {
 	big := len(e.Output) > journal.InlineLimit || len(e.State) > journal.InlineLimit || e.Failure != nil && len(e.Failure.Data) > journal.InlineLimit
 	for i := range e.Messages {

@@ -32,7 +32,8 @@ func step(output []byte) Entry {
 	return Entry{Kind: KindStep, Status: Completed, Seq: 1, Created: at(0), Ended: at(3), Output: output}
 }
 
-// Equal payloads have the same rows, which are read when they are asked for. The model says when they go.
+// Equal payloads have the same rows, which are read when they are asked for. The model says when
+// they go.
 func TestLargePayloadsAreStoredOnce(t *testing.T) {
 	j := newRows()
 	st := openStore(t, j)
@@ -125,9 +126,10 @@ type modelEntry struct {
 	metadata bool
 }
 
-// The store against a model: entries with and without metadata and large payloads are put, put again, dropped alone, with
-// what they enclose, and by iterations, in transactions that are undone at times. The rows must be those of the model: no
-// metadata and no payload that nothing refers to, and none missing.
+// The store against a model: entries with and without metadata and large payloads are put, put
+// again, dropped alone, with what they enclose, and by iterations, in transactions that are undone
+// at times. The rows must be those of the model: no metadata and no payload that nothing refers to,
+// and none missing.
 func TestStoreAgainstAModel(t *testing.T) {
 	seeds := uint64(2)
 	if os.Getenv("CAIRN_LONG") != "" { // `make soak`

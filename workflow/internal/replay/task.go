@@ -8,10 +8,12 @@ import (
 
 // A task is a step that has not ended: its attempts, one after another.
 //
-//  1. meta.Attempts counts the executions that have begun. While the next one waits for its time, meta.Due is set; while one
-//     is running, it is zero. The first execution leaves no row before it ends; all further ones are recorded before they
-//     begin. So a cold start knows which executions a crash has cut off.
-//  2. attempt is the running one. The next is launched only after it has returned, even if the step has given it up.
+//  1. meta.Attempts counts the executions that have begun. While the next one waits for its time,
+//     meta.Due is set; while one is running, it is zero. The first execution leaves no row before
+//     it ends; all further ones are recorded before they begin. So a cold start knows which
+//     executions a crash has cut off.
+//  2. attempt is the running one. The next is launched only after it has returned, even if the step
+//     has given it up.
 type task struct {
 	o       *op
 	fn      body
@@ -49,8 +51,8 @@ func (t *task) start() error {
 	return nil
 }
 
-// wasCutOff counts the execution that a crash has cut off, and reports whether there may be no further one. One whose result was
-// lost by a fault of the function does not count.
+// wasCutOff counts the execution that a crash has cut off, and reports whether there may be no
+// further one. One whose result was lost by a fault of the function does not count.
 func (t *task) wasCutOff() bool {
 	if t.options.atMostOnce || t.o.queued {
 		return t.o.queued
@@ -111,7 +113,8 @@ func (t *task) record() {
 	r.putMetadata(t.o, &t.meta)
 }
 
-// heard takes what an attempt tells: that it has returned, that its time is over, or that it has progress to keep.
+// heard takes what an attempt tells: that it has returned, that its time is over, or that it has
+// progress to keep.
 func (t *task) heard(a *Attempt) error {
 	o := t.o
 	news := a.take()
@@ -173,8 +176,8 @@ func (t *task) ended(res result) {
 	}
 }
 
-// decide decides what follows from the outcome of an attempt: the end of the step, whose outcome is then in the entry, or
-// another attempt.
+// decide decides what follows from the outcome of an attempt: the end of the step, whose outcome is
+// then in the entry, or another attempt.
 func (t *task) decide(res result) (over bool) {
 	o, p := t.o, &t.options.retry
 	r := o.s.run
@@ -242,8 +245,8 @@ func (t *task) exhaust(f *Failure) {
 	}
 }
 
-// misused pauses the run, because the body breaks a rule, until an operator resumes it: the body is executed again then, unless
-// it must not be.
+// misused pauses the run, because the body breaks a rule, until an operator resumes it: the body is
+// executed again then, unless it must not be.
 func (t *task) misused(res *result) {
 	r := t.o.s.run
 	if !t.options.atMostOnce {
@@ -285,7 +288,8 @@ func (t *task) resolve() error {
 	}
 	for _, fn := range t.commits {
 		if err := r.transact(o, fn); err != nil {
-			// What fn did is undone, and the attempt has failed. What follows is written in the next transaction.
+			// What fn did is undone, and the attempt has failed. What follows is written in the
+			// next transaction.
 			res := r.program.resultOf(err, &t.options.retry)
 			t.refused, t.commits, o.clean = &res, nil, false
 			return errUndo

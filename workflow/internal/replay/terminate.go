@@ -44,7 +44,8 @@ func Terminate(t Turn, reason string) error {
 	return reportEnd(t, &f.run, StateTerminated, nil, nil)
 }
 
-// closeChildren tells the children in other actors, which have not ended, that their parent's run has.
+// closeChildren tells the children in other actors, which have not ended, that their parent's run
+// has.
 func closeChildren(t Turn, run *runRecord) error {
 	type open struct {
 		loc   journal.Location

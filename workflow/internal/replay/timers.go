@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A timer fires once when the run's time has come to it. Timers fire in the order of their times, then of their making.
+// A timer fires once when the run's time has come to it. Timers fire in the order of their times,
+// then of their making.
 type timer struct {
 	at    time.Time
 	order uint64

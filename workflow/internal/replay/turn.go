@@ -11,24 +11,28 @@ type Turn interface {
 	// Value is what [Tx.Host] returns to functions that run inside the transaction.
 	Value() any
 
-	// Receive removes up to limit messages that can be received now from the named queues, and returns them, the oldest of
-	// the highest priority first.
+	// Receive removes up to limit messages that can be received now from the named queues, and
+	// returns them, the oldest of the highest priority first.
 	Receive(queues []string, limit int) ([]Delivery, error)
 	// Return puts received messages back at the head of their queues.
 	Return(messages []Delivery) error
 	// Reply answers a message whose sender waits. Only the first reply of a message counts.
 	Reply(m *Delivery, reply []byte, failure *Failure) error
 
-	// Send sends a message to another run, exactly once and in order, when the transaction is durable.
+	// Send sends a message to another run, exactly once and in order, when the transaction is
+	// durable.
 	Send(m *Outgoing) error
 }
 
-// An Outgoing is a message of a run to another one: a child to start or to cancel, or the result of one for its parent.
+// An Outgoing is a message of a run to another one: a child to start or to cancel, or the result of
+// one for its parent.
 type Outgoing struct {
 	To Destination
-	// Verb says what it is: "start", "cancel", "terminate" and "ask" for children, "result" for a parent. Only
-	// "start" may create the destination. One of "start" or "ask" that cannot be delivered is handed to [Undeliverable].
+	// Verb says what it is: "start", "cancel", "terminate" and "ask" for children, "result" for a
+	// parent. Only "start" may create the destination. One of "start" or "ask" that cannot be
+	// delivered is handed to [Undeliverable].
 	Verb string
-	// Body is in CBOR, and opaque to the host, which hands it to [Deliver] in a transaction of the destination.
+	// Body is in CBOR, and opaque to the host, which hands it to [Deliver] in a transaction of the
+	// destination.
 	Body []byte
 }

@@ -85,7 +85,8 @@ func WithUndo[T any](handler string, fn func(sc *StepCtx, args T) error) Option 
 	})
 }
 
-// undoHandler finds a handler among those of the run's program and of the programs of children within it.
+// undoHandler finds a handler among those of the run's program and of the programs of children
+// within it.
 func (r *Run) undoHandler(name string) func(sc *StepCtx, args []byte) error {
 	if h := r.program.config.undo[name]; h != nil {
 		return h
@@ -118,8 +119,8 @@ var errNotAsked = errors.New("the outcome of the step is unknown, and its undo f
 
 var errUndoGone = errors.New("the step that is to be undone was not asked for when the function ran again, so that its undo function is not known")
 
-// undo undoes obligations, in their order, and returns when nothing is left. What it does is not canceled. An undoing
-// leaves no entry: what is left to do is recorded by what is still owed.
+// undo undoes obligations, in their order, and returns when nothing is left. What it does is not
+// canceled. An undoing leaves no entry: what is left to do is recorded by what is still owed.
 //
 // REQUIRES: called on the coroutine of the scope.
 func (s *scope) undo(options undoOptions, list []*pledge) {
@@ -202,8 +203,9 @@ func (s *scope) undoOne(p *pledge, retry RetryPolicy) *op {
 	return o
 }
 
-// noteUndo changes the metadata of the entry that an obligation undoes, or of the innermost entry around it that is left: a
-// rewind has to know that the effect is gone, although the iteration that had it is deleted. It changes nothing outside of within.
+// noteUndo changes the metadata of the entry that an obligation undoes, or of the innermost entry
+// around it that is left: a rewind has to know that the effect is gone, although the iteration that
+// had it is deleted. It changes nothing outside of within.
 func (r *Run) noteUndo(p *pledge, within journal.Location, change func(m *Metadata)) error {
 	at, value, err := r.recordedAround(p.Entry, within)
 	if err != nil || at == nil {
@@ -235,8 +237,8 @@ func (r *Run) noteUndo(p *pledge, within journal.Location, change func(m *Metada
 	return r.st.putMetadata(r.turn, e.ID, &m)
 }
 
-// recordedAround returns the innermost location around loc, itself included, that has a row, and that row. Both are nil if there
-// is none inside of within, itself included.
+// recordedAround returns the innermost location around loc, itself included, that has a row, and
+// that row. Both are nil if there is none inside of within, itself included.
 func (r *Run) recordedAround(loc, within journal.Location) (journal.Location, []byte, error) {
 	for ; len(loc) > 0 && len(loc) >= len(within); loc = journal.ParentOf(loc) {
 		value, ok, err := r.turn.Get(journal.HistoryKey(nil, loc))

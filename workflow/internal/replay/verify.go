@@ -15,12 +15,14 @@ type Report struct {
 	State State
 	// Problem says why the run would be paused; nil if it would go on.
 	Problem *Pause
-	// MissingUndos lists undo functions that the run would need if it failed, and that the program no longer has: undo
-	// handlers by name, such as `undo handler "refund"`, and steps without their undo function.
+	// MissingUndos lists undo functions that the run would need if it failed, and that the program
+	// no longer has: undo handlers by name, such as `undo handler "refund"`, and steps without
+	// their undo function.
 	MissingUndos []string
 	// Resolutions counts the replayed resolutions of the history.
 	Resolutions uint64
-	// Ended is set if the function has returned, with Output, which the program's codec has encoded, or with Failure.
+	// Ended is set if the function has returned, with Output, which the program's codec has
+	// encoded, or with Failure.
 	Ended   bool
 	Output  []byte
 	Failure *Failure
@@ -35,7 +37,8 @@ func Verify(r Reader, lookup func(name string) *Program) (Report, error) {
 	return verify(r, lookup, false)
 }
 
-// Replay is Verify, but it also replays the history of runs that have ended. It is for tests of programs against recordings.
+// Replay is Verify, but it also replays the history of runs that have ended. It is for tests of
+// programs against recordings.
 func Replay(r Reader, lookup func(name string) *Program) (Report, error) {
 	return verify(r, lookup, true)
 }

@@ -32,7 +32,8 @@ func (s *scope) version(name string, latest int) int {
 		// It stands further on: what is in between diverges, or the gate was moved.
 		s.diverge(KindVersion, name, s.records[s.cursor])
 	}
-	// A gate is asked for also where nothing else may begin, so that the answer is the same when the function runs again.
+	// A gate is asked for also where nothing else may begin, so that the answer is the same when
+	// the function runs again.
 	detached := s.with(newCancellation(nil, true), s.saga)
 	o := new(op)
 	if err := detached.beginOp(o, KindVersion, name); err != nil {
@@ -48,7 +49,8 @@ func (s *scope) version(name string, latest int) int {
 	return latest
 }
 
-// Patched is Version for a single change: it reports whether the run should follow the changed code.
+// Patched is Version for a single change: it reports whether the run should follow the changed
+// code.
 func Patched(ctx Context, name string) bool { return Version(ctx, name, 2) >= 2 }
 
 // Removed says that an operation was removed from the code, where it stood: runs whose history

@@ -40,8 +40,8 @@ func (r *Map) Get(key []byte) ([]byte, bool, error) {
 	return v, ok, nil
 }
 
-// Scan implements replay.Reader. visit may change rows. It gets slices that are overwritten afterwards, as a
-// journal may do.
+// Scan implements replay.Reader. visit may change rows. It gets slices that are overwritten
+// afterwards, as a journal may do.
 func (r *Map) Scan(start, end []byte, visit func(key, value []byte) error) error {
 	var key, value []byte
 	for _, k := range slices.Clone(r.between(start, end)) {

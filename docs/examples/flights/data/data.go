@@ -1,5 +1,5 @@
-// Package data holds the flights and airports that the example replays, embedded in the program. Its README names the
-// source.
+// Package data holds the flights and airports that the example replays, embedded in the program.
+// Its README names the source.
 package data
 
 import (
@@ -13,8 +13,8 @@ import (
 	"strconv"
 )
 
-// Name identifies the flights' data set. It is the key of the actor that keeps the import's position in it, so another
-// data set needs another name.
+// Name identifies the flights' data set. It is the key of the actor that keeps the import's
+// position in it, so another data set needs another name.
 const Name = "flights-20k"
 
 var (
@@ -84,7 +84,8 @@ func Airports() (map[string]Airport, error) {
 	return airports, nil
 }
 
-// rows calls each for every row of a CSV file that begins with header. The row is valid until each returns.
+// rows calls each for every row of a CSV file that begins with header. The row is valid until each
+// returns.
 func rows(r io.Reader, header []string, each func(row []string) error) error {
 	c := csv.NewReader(r)
 	c.FieldsPerRecord = len(header)

@@ -10,8 +10,8 @@ import (
 // Airport is the durable state of one airport.
 //
 //  1. Departures and Arrivals depend only on the set of flights, not on their order.
-//  2. No flight with a number up to Last is counted again. The runtime remembers an idempotency key for a day; an import that
-//     goes on a month after it was interrupted relies on this number.
+//  2. No flight with a number up to Last is counted again. The runtime remembers an idempotency key
+//     for a day; an import that goes on a month after it was interrupted relies on this number.
 //  3. The table flight has one row for each of Departures: both change in one commit.
 //  4. Whenever Congested is set, the alarm Quiet is armed: both change in one commit.
 type Airport struct {
@@ -47,7 +47,8 @@ func (a *Airport) depart(ctx *actor.Context, f Flight) (Departure, error) {
 	a.Last = max(a.Last, f.Number)
 	a.Departures.Add(f.Delay)
 	a.watch(ctx, f)
-	// Emit, Send and the like return errors for handlers that want to react. Here, the turn fails if one of them does.
+	// Emit, Send and the like return errors for handlers that want to react. Here, the turn fails
+	// if one of them does.
 	Arrive.Send(ctx, Airports.Ref(ctx, f.Destination), Arrival{Origin: origin, Delay: f.Delay})
 	Fly.Send(ctx, Routes.Ref(ctx, origin, f.Destination), Leg{Distance: f.Distance, Delay: f.Delay})
 	if f.Number != 0 && f.Delay > ClaimAfter {

@@ -60,10 +60,11 @@ func (c Claim) look(*actor.ReadContext, actor.None) (ClaimReport, error) {
 	return ClaimReport(c), nil
 }
 
-// handle is the life of a claim: it waits for documents, and pays if they are there. Money is set aside before it is
-// transferred; if the bank refuses the transfer, that is undone.
+// handle is the life of a claim: it waits for documents, and pays if they are there. Money is set
+// aside before it is transferred; if the bank refuses the transfer, that is undone.
 //
-// It runs again from its first line after a crash, and what has ended returns what it returned before.
+// It runs again from its first line after a crash, and what has ended returns what it returned
+// before.
 func handle(ctx workflow.Context, o offer) (Ending, error) {
 	ending, err := decide(ctx, o)
 	if err != nil {
@@ -112,7 +113,8 @@ func decide(ctx workflow.Context, o offer) (Ending, error) {
 
 var errRefused = errors.New("the bank does not know the account")
 
-// transfer stands for the request to a bank. To be repeatable, the replay has the bank refuse the same flights each time.
+// transfer stands for the request to a bank. To be repeatable, the replay has the bank refuse the
+// same flights each time.
 func transfer(o offer) error {
 	if BankRefuses(o.Flight) {
 		return workflow.Permanent(errRefused)

@@ -10,19 +10,20 @@ import (
 var (
 	Airports = actor.NewType[Airport]("airport")
 
-	// Depart records a flight that leaves the airport. Flights with a Number are counted once each and must come in order
-	// of their numbers.
+	// Depart records a flight that leaves the airport. Flights with a Number are counted once each
+	// and must come in order of their numbers.
 	Depart = actor.NewAction[Flight, Departure](Airports, "depart")
 	// Arrive records a flight that reached the airport. Departures send it.
 	Arrive = actor.NewAction[Arrival, actor.None](Airports, "arrive")
 	// AirportStats tells how punctual the airport's flights were.
 	AirportStats = actor.NewQuery[actor.None, AirportReport](Airports, "stats")
 
-	// Worst tells at which hours and on which routes departures were latest, from a table with a row for each.
+	// Worst tells at which hours and on which routes departures were latest, from a table with a
+	// row for each.
 	Worst = actor.NewQuery[WorstQuery, WorstReport](Airports, "worst")
 
-	// Congested is emitted when the mean delay of the last RecentFlights departures reaches CongestedAt, Cleared when it
-	// is back at ClearedAt, or when no flight has left for QuietAfter.
+	// Congested is emitted when the mean delay of the last RecentFlights departures reaches
+	// CongestedAt, Cleared when it is back at ClearedAt, or when no flight has left for QuietAfter.
 	Congested = actor.NewEvent[Congestion](Airports, "congested", actor.EventConfig{})
 	Cleared   = actor.NewEvent[Clearance](Airports, "cleared", actor.EventConfig{})
 	// Quiet is the alarm that clears a congested airport after its last departure.
@@ -39,18 +40,21 @@ var (
 	RouteStats = actor.NewQuery[actor.None, RouteReport](Routes, "stats")
 )
 
-// Imports are actors with one key part, the name of a data set. Each keeps how far its import has come.
+// Imports are actors with one key part, the name of a data set. Each keeps how far its import has
+// come.
 var (
 	Imports = actor.NewType[Import]("import")
 
-	// Advance moves the position forward to the number given, and returns it. A position never moves back.
+	// Advance moves the position forward to the number given, and returns it. A position never
+	// moves back.
 	Advance = actor.NewAction[int64, int64](Imports, "advance")
 	// Position is how many rows of the data set, from the first on, are imported and durable.
 	Position = actor.NewQuery[actor.None, int64](Imports, "position")
 )
 
-// Claims are actors with one key part, the number of a flight that was more than ClaimAfter minutes late: see [ClaimKey]. The
-// departure files them. Each runs a workflow, which waits for documents and then pays or rejects.
+// Claims are actors with one key part, the number of a flight that was more than ClaimAfter minutes
+// late: see [ClaimKey]. The departure files them. Each runs a workflow, which waits for documents
+// and then pays or rejects.
 var (
 	Claims = actor.NewType[Claim]("claim")
 
@@ -66,7 +70,8 @@ var (
 var (
 	Funds = actor.NewType[Fund]("fund")
 
-	// Reserve sets money aside, Book says that it was paid, and Release that it was not needed. Each does it once per flight.
+	// Reserve sets money aside, Book says that it was paid, and Release that it was not needed.
+	// Each does it once per flight.
 	Reserve = actor.NewAction[Payment, actor.None](Funds, "reserve")
 	Book    = actor.NewAction[Payment, actor.None](Funds, "book")
 	Release = actor.NewAction[Payment, actor.None](Funds, "release")
@@ -77,7 +82,8 @@ var (
 // ClaimAfter is the delay in minutes beyond which a flight is compensated.
 const ClaimAfter = 120
 
-// When an airport counts as congested. That the two limits differ keeps an airport near one of them from flapping.
+// When an airport counts as congested. That the two limits differ keeps an airport near one of them
+// from flapping.
 const (
 	RecentFlights = 10 // departures
 	CongestedAt   = 30 // minutes of mean delay
@@ -89,7 +95,8 @@ const (
 type Flight struct {
 	// Number orders the flights of an import, from 1; 0 for a flight that comes from no import.
 	Number int64 `json:"number,omitempty"`
-	// Date is the scheduled departure, in the local time of the airport, like "2001-01-01T00:47:00".
+	// Date is the scheduled departure, in the local time of the airport, like
+	// "2001-01-01T00:47:00".
 	Date        string `json:"date,omitempty"`
 	Destination string `json:"destination"`
 	// Distance is in miles.

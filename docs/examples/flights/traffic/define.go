@@ -5,7 +5,8 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// Definitions returns the actor types of this package with their handlers, for runtime.Options or actortest.Run.
+// Definitions returns the actor types of this package with their handlers, for runtime.Options or
+// actortest.Run.
 func Definitions() []actor.Definition {
 	return []actor.Definition{
 		actor.Define(Airports, actor.Spec[Airport]{OnCreate: (*Airport).create, Migrations: migrations},

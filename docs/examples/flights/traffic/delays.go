@@ -13,14 +13,17 @@ const (
 	MaxDelay = 7 * 24 * 60
 )
 
-// The histogram's classes end at these delays, inclusive; the last class has no end. LateAfter must be one of them.
+// The histogram's classes end at these delays, inclusive; the last class has no end. LateAfter must
+// be one of them.
 var classEnds = [...]int{-15, 0, LateAfter, 30, 60, 120, 240}
 
-// Delays summarizes how late a set of flights was, in whole minutes; an early flight has a negative delay.
+// Delays summarizes how late a set of flights was, in whole minutes; an early flight has a negative
+// delay.
 //
-//  1. Every field is a sum of integers. So equal sets of flights have equal Delays whatever order the flights came in,
-//     and nothing is rounded before it is shown. (Welford's algorithm is the answer when the values are floating point;
-//     it would make the last digit depend on the order, and here the exact sums fit.)
+//  1. Every field is a sum of integers. So equal sets of flights have equal Delays whatever order
+//     the flights came in, and nothing is rounded before it is shown. (Welford's algorithm is the
+//     answer when the values are floating point; it would make the last digit depend on the order,
+//     and here the exact sums fit.)
 //  2. The Histogram's sum is Flights.
 //  3. No field overflows: with delays up to MaxDelay, Squares has room for 90 billion flights.
 type Delays struct {
@@ -67,8 +70,8 @@ func (d *Delays) Deviation() float64 {
 	if d.Flights == 0 {
 		return 0
 	}
-	// The variance is (n·Σx² − (Σx)²)/n². Both terms are large and close together, where floating point would lose
-	// everything: they are subtracted as 128-bit integers.
+	// The variance is (n·Σx² − (Σx)²)/n². Both terms are large and close together, where floating
+	// point would lose everything: they are subtracted as 128-bit integers.
 	n, sum := uint64(d.Flights), uint64(max(d.Minutes, -d.Minutes))
 	hi, lo := bits.Mul64(n, uint64(d.Squares))
 	sumHi, sumLo := bits.Mul64(sum, sum)
@@ -85,7 +88,8 @@ type Summary struct {
 	// MeanDelay and Deviation are in minutes, rounded to two decimals.
 	MeanDelay float64 `json:"mean_delay"`
 	Deviation float64 `json:"standard_deviation"`
-	// Late counts the flights with more than 15 minutes; LateShare is their part of all, from 0 to 1.
+	// Late counts the flights with more than 15 minutes; LateShare is their part of all, from 0 to
+	// 1.
 	Late      int64   `json:"late"`
 	LateShare float64 `json:"late_share"`
 	// Histogram counts flights by delay, from early to late.

@@ -53,7 +53,8 @@ func TestHistogramClasses(t *testing.T) {
 }
 
 func TestDeviationIsExactFarFromZero(t *testing.T) {
-	// A deviation of 1 beside a mean of 10,000: the naive formula in floating point is far off once there are many flights.
+	// A deviation of 1 beside a mean of 10,000: the naive formula in floating point is far off once
+	// there are many flights.
 	d := Delays{Flights: 2e9, Minutes: 2e9 * 10_000, Squares: 1e9*9_999*9_999 + 1e9*10_001*10_001}
 	if got := d.Deviation(); math.Abs(got-1) > 1e-12 {
 		t.Errorf("deviation %v, expected 1", got)

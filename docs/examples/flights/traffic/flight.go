@@ -14,8 +14,8 @@ var migrationFiles embed.FS
 // migrations are the schema of an airport's database: its departures, one row each.
 var migrations = actor.MustReadMigrations(migrationFiles, "migrations/*.sql")
 
-// record adds a departure to the airport's table. It is part of the turn: a flight is in the table if and only if it is in the
-// statistics.
+// record adds a departure to the airport's table. It is part of the turn: a flight is in the table
+// if and only if it is in the statistics.
 func record(ctx *actor.Context, f Flight) error {
 	_, err := ctx.SQL().ExecContext(ctx, `INSERT INTO flight (number, date, destination, distance, delay) VALUES (?, ?, ?, ?, ?)`,
 		sql.NullInt64{Int64: f.Number, Valid: f.Number != 0}, f.Date, f.Destination, f.Distance, f.Delay)

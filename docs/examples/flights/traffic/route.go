@@ -2,7 +2,8 @@ package traffic
 
 import "github.com/cairn-run/cairn/actor"
 
-// Route is the durable state of one route. It depends only on the set of its flights, not on their order.
+// Route is the durable state of one route. It depends only on the set of its flights, not on their
+// order.
 type Route struct {
 	// Distance is the longest that a flight on the route stated, in miles.
 	Distance int

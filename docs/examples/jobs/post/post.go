@@ -1,5 +1,5 @@
-// Package post is a post office as a durable actor: letters wait in a queue for carriers outside, an audit queue is handled
-// by the actor itself, and a stream tells what was audited.
+// Package post is a post office as a durable actor: letters wait in a queue for carriers outside,
+// an audit queue is handled by the actor itself, and a stream tells what was audited.
 package post
 
 import (

@@ -1,5 +1,5 @@
-// Package rawpebble opens the database that Cairn is measured beside: Pebble with its own defaults, and what anyone would add
-// to them.
+// Package rawpebble opens the database that Cairn is measured beside: Pebble with its own defaults,
+// and what anyone would add to them.
 package rawpebble
 
 import (
@@ -10,7 +10,8 @@ import (
 // CacheBytes is the size of the block cache, which is that of a store of Cairn.
 const CacheBytes = 256 << 20
 
-// Open opens a database with a block cache of its own, memtables as large as those of a store, and a filter on every level.
+// Open opens a database with a block cache of its own, memtables as large as those of a store, and
+// a filter on every level.
 func Open(dir string) (*pebble.DB, error) {
 	cache := pebble.NewCache(CacheBytes)
 	defer cache.Unref()

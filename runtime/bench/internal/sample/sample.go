@@ -1,4 +1,5 @@
-// Package sample makes the data of stores that are measured. It follows from numbers, so that two stores get the same bytes.
+// Package sample makes the data of stores that are measured. It follows from numbers, so that two
+// stores get the same bytes.
 package sample
 
 import (

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Processor returns the processor time of this process so far, of user and system together, in seconds.
+// Processor returns the processor time of this process so far, of user and system together, in
+// seconds.
 func Processor() float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -128,8 +128,8 @@ func TestFaultyRequests(t *testing.T) {
 	same(t, s.Call("kv.list", `{}`), before)
 }
 
-// The hook is asked about each method, and about all before the first is called: an instance is not deleted if its caller must not
-// remove its scope, which comes after.
+// The hook is asked about each method, and about all before the first is called: an instance is not
+// deleted if its caller must not remove its scope, which comes after.
 func TestTheHookIsAskedAboutAllMethodsBefore(t *testing.T) {
 	refused := ""
 	s := openWith(t, serve.Options{Authorize: func(_ context.Context, r serve.AuthRequest) error {
@@ -275,8 +275,8 @@ func TestRecordsAreAsTheyWereWritten(t *testing.T) {
 	s.exactly(`{"deletedCount":1}`, "DELETE", "namespace/"+id+"/n%2F", "")
 }
 
-// follow reads the events behind a position in answers of up to limit events of the log, up to the end of the log. Only events
-// of Codebolt count.
+// follow reads the events behind a position in answers of up to limit events of the log, up to the
+// end of the log. Only events of Codebolt count.
 func (s *store) follow(after uint64, limit int) (sequences []uint64, texts []string) {
 	s.T.Helper()
 	var events codebolt.Events
@@ -297,7 +297,8 @@ func (s *store) follow(after uint64, limit int) (sequences []uint64, texts []str
 	}
 }
 
-// A namespace of many records, and an instance of many namespaces, are one event each, however the log is read and from wherever.
+// A namespace of many records, and an instance of many namespaces, are one event each, however the
+// log is read and from wherever.
 func TestEventsAreResumedWithoutLossOrDoubles(t *testing.T) {
 	s := open(t)
 	s.Call("kv.set_scope", `{"prefix":["cb"],"log":true}`)

@@ -9,7 +9,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvrest"
 )
 
-// The types of messages. The last two are not Codebolt's: where the events begin or go on, and that some are missing.
+// The types of messages. The last two are not Codebolt's: where the events begin or go on, and that
+// some are missing.
 const (
 	instanceCreated  = "kvStore:instance-created"
 	instanceUpdated  = "kvStore:instance-updated"
@@ -24,7 +25,8 @@ const (
 // Prefix is that of the keys of which the changes are events.
 func Prefix() kv.Key { return kv.Key{part} }
 
-// Log makes the store log the changes of which there are events, whatever else the policy of their scope says.
+// Log makes the store log the changes of which there are events, whatever else the policy of their
+// scope says.
 func Log(r *kvrest.Request) error {
 	in := kv.SetScopeInput{Prefix: Prefix(), Extend: true, ScopePolicy: kv.ScopePolicy{Log: true}}
 	var found kv.ScopesOutput
@@ -54,8 +56,9 @@ type recordPayload struct {
 
 // Events makes messages of the log, answer by answer.
 //
-// The deletion of an instance or a namespace is an event of the log for each entry. They follow each other, and become one message
-// with the sequence of the last one. So the position of a follower is never between two of them.
+// The deletion of an instance or a namespace is an event of the log for each entry. They follow
+// each other, and become one message with the sequence of the last one. So the position of a
+// follower is never between two of them.
 type Events struct {
 	begun   bool
 	at      uint64   // the position that the follower knows
@@ -151,7 +154,8 @@ func (s *Events) add(list []Message, e *kv.Event) []Message {
 	return append(list, m)
 }
 
-// namesOf returns the names in a key behind the first part, and whether there is nothing else in it.
+// namesOf returns the names in a key behind the first part, and whether there is nothing else in
+// it.
 func namesOf(key kv.Key) (names []string, whole bool) {
 	for _, p := range key[1:] {
 		name, is := p.(string)

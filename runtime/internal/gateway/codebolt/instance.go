@@ -24,7 +24,8 @@ func noInstance(id string) *host.Error {
 
 var errContended = host.Errorf(host.Unavailable, "other clients change the same instance at the same time").Retry()
 
-// An instance is one as it is stored. An imported one may have members that this package does not know, which it keeps.
+// An instance is one as it is stored. An imported one may have members that this package does not
+// know, which it keeps.
 type instance struct {
 	id       string
 	document map[string]json.RawMessage
@@ -56,7 +57,8 @@ func (in *instance) name() (s string) {
 	return s
 }
 
-// created is when the instance was created, as it says in any form of time, or else when it was stored.
+// created is when the instance was created, as it says in any form of time, or else when it was
+// stored.
 func (in *instance) created() time.Time {
 	var at time.Time
 	var ms float64
@@ -97,7 +99,8 @@ func (in *instance) put() (kv.Mutation, error) {
 	return kv.Mutation{Op: "put", Key: instanceKey(in.id), Value: text, Literal: true, TTLMS: new(int64)}, err
 }
 
-// named is the mutation that makes the instance found by its name, or no longer found with the op delete.
+// named is the mutation that makes the instance found by its name, or no longer found with the op
+// delete.
 func (in *instance) named(op string) kv.Mutation {
 	m := kv.Mutation{Op: op, Key: append(nameKey(in.name()), in.id)}
 	if op == "put" {
@@ -106,7 +109,8 @@ func (in *instance) named(op string) kv.Mutation {
 	return m
 }
 
-// create stores a new instance and does more mutations with it. It reports whether its name was still free, as the digest says.
+// create stores a new instance and does more mutations with it. It reports whether its name was
+// still free, as the digest says.
 func (in *instance) create(r *kvrest.Request, digest string, more ...kv.Mutation) (bool, error) {
 	if err := scope(r, in.id); err != nil {
 		return false, err
@@ -136,7 +140,8 @@ func scope(r *kvrest.Request, id string) error {
 // unscopeTime is how long unscope may go on when the client has left.
 const unscopeTime = 10 * time.Second
 
-// unscope removes the scope of an instance that is not there, also when the client has left: nobody else would.
+// unscope removes the scope of an instance that is not there, also when the client has left: nobody
+// else would.
 func unscope(r *kvrest.Request, id string) error {
 	err := r.DoLater(unscopeTime, host.KVRemoveScope, &kv.RemoveScopeInput{Prefix: instanceKey(id)}, new(kv.RemoveScopeOutput))
 	if missing(err) || host.CodeOf(err) == host.PermissionDenied { // what an owner has set stays
@@ -167,7 +172,8 @@ func read(id string, e *kv.Entry) *instance {
 	return in
 }
 
-// A namesake is the instances with a name: one at most, unless some were imported. The digest is of there being no other.
+// A namesake is the instances with a name: one at most, unless some were imported. The digest is of
+// there being no other.
 type namesake struct {
 	ids    []string
 	digest string
@@ -197,7 +203,8 @@ func idOf(k kv.Key) (id string, is bool) {
 	return id, is
 }
 
-// count returns how many records each namespace has. An instance that was imported gets its scope here.
+// count returns how many records each namespace has. An instance that was imported gets its scope
+// here.
 func count(r *kvrest.Request, id string, visit func(namespace string, records int64)) error {
 	in := kv.GroupsInput{Prefix: instanceKey(id), Limit: kv.MaxPage}
 	for scoped := false; ; {

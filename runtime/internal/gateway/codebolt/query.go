@@ -24,7 +24,8 @@ const (
 	maxPages = 20
 	// pageBytes ends a page early: after the record with which the values reach it.
 	pageBytes = 4 << 20
-	// together is how many values are read at once in the order of time: about a page, if they are as large as can be.
+	// together is how many values are read at once in the order of time: about a page, if they are
+	// as large as can be.
 	together = 8
 )
 
@@ -57,7 +58,8 @@ type found struct {
 	UpdatedAt int64    `json:"updated_at"`
 }
 
-// A page is the answer to a query. Total is absent unless the client asks for it, and if counting takes too long.
+// A page is the answer to a query. Total is absent unless the client asks for it, and if counting
+// takes too long.
 type page struct {
 	Records []found `json:"records"`
 	HasMore bool    `json:"hasMore"`
@@ -249,7 +251,8 @@ func (f *filter) bounds(namespace kv.Key) (start, end kv.Key) {
 		start = append(namespace[:3:3], string(s))
 		return start, append(start, kv.Raw{0})
 	}
-	// A string is stored as the byte 2, its bytes and a 0. A byte 0 within it is followed by 0xFF, which no string has.
+	// A string is stored as the byte 2, its bytes and a 0. A byte 0 within it is followed by 0xFF,
+	// which no string has.
 	stored := append([]byte{2}, strings.ReplaceAll(string(s), "\x00", "\x00\xFF")...)
 	return append(namespace[:3:3], kv.Raw(stored)), append(namespace[:3:3], kv.Raw(append(stored[:len(stored):len(stored)], 0xFF)))
 }
@@ -318,7 +321,8 @@ func (p *plan) inOrder(r *kvrest.Request, out *page) (*cursor, error) {
 	return &cursor{Behind: p.at.Behind, Key: p.at.Key, Page: in.Cursor}, nil
 }
 
-// each visits the records that a selection has for the plan, without their values, and reports whether it has visited all.
+// each visits the records that a selection has for the plan, without their values, and reports
+// whether it has visited all.
 func (p *plan) each(r *kvrest.Request, keys kv.Selection, visit func(key string, at int64)) (all bool, err error) {
 	in := p.ListInput
 	in.Selection, in.KeysOnly, in.Limit = keys, true, kv.MaxPage
@@ -399,7 +403,8 @@ func (p *plan) sorted(r *kvrest.Request, out *page) (*cursor, error) {
 	return &cursor{Behind: true, Key: last.key, Time: last.at}, nil
 }
 
-// total returns how many records the query selects, on all its pages; nil if there are too many to count.
+// total returns how many records the query selects, on all its pages; nil if there are too many to
+// count.
 func (p *plan) total(r *kvrest.Request) (*int64, error) {
 	instance, namespace := p.Start[1].(string), p.Start[2].(string)
 	n := int64(0)

@@ -22,7 +22,8 @@ func openWith(t *testing.T, o serve.Options) *store {
 	return &store{gatewaytest.Open(t, "kvstore/", o)}
 }
 
-// want sends a request, and wants a status and an answer that contains a text. It returns the answer.
+// want sends a request, and wants a status and an answer that contains a text. It returns the
+// answer.
 func (s *store) want(status int, text, verb, path, body string) string {
 	s.T.Helper()
 	w := s.Send(verb, path, body)
@@ -67,7 +68,8 @@ func masked(text string) string {
 	return millis.ReplaceAllString(times.ReplaceAllString(uuids.ReplaceAllString(text, "ID"), "TIME"), `"updated_at":MS`)
 }
 
-// bodies wants a request to be refused with a status for each of some bodies: bodies and texts of the errors by turns.
+// bodies wants a request to be refused with a status for each of some bodies: bodies and texts of
+// the errors by turns.
 func (s *store) bodies(status int, verb, path string, bodies ...string) {
 	s.T.Helper()
 	for i := 0; i < len(bodies); i += 2 {

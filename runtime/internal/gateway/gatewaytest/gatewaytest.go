@@ -26,8 +26,8 @@ type Store struct {
 	Path    string // of the interface, behind that of the actor
 }
 
-// Open opens a node until the test ends. Its types are rooms and cells, whose stores are open to all callers, and closed rooms.
-// path is that of an interface.
+// Open opens a node until the test ends. Its types are rooms and cells, whose stores are open to
+// all callers, and closed rooms. path is that of an interface.
 func Open(t testing.TB, path string, o serve.Options) *Store {
 	t.Helper()
 	room, cell, closed := hosttest.Room(), hosttest.Room(), hosttest.Room()

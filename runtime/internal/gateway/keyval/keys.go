@@ -120,7 +120,8 @@ func getAll(r *kvrest.Request, keys []kv.Key) ([]entry, error) {
 	return shown, nil
 }
 
-// A removal says what is deleted for a key: the key and its descendants, of these what meets a filter, or only the key.
+// A removal says what is deleted for a key: the key and its descendants, of these what meets a
+// filter, or only the key.
 type removal struct {
 	Exact host.Raw `json:"exact"` // null would otherwise be taken for false, which deletes more
 	Where host.Raw `json:"where"`

@@ -34,7 +34,8 @@ func TestExamples(t *testing.T) {
 	s.exactly(`{"count":6}`, "GET", "keys/count", "")
 	s.exactly(`{"deletedCount":3}`, "POST", "keys/delete-batch", `{"keys":[["users"],["users",7],["none"]]}`)
 	s.exactly(`{"count":3}`, "GET", "keys/count?prefix=", "")
-	// Versionstamps are in the order of commits, and those of the native interface. null is not absence.
+	// Versionstamps are in the order of commits, and those of the native interface. null is not
+	// absence.
 	last := s.stamp("tasks/b")
 	s.put("tasks/b", `null`)
 	stamp := s.stamp("tasks/b")

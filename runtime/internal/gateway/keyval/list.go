@@ -143,7 +143,8 @@ func selection(within, start, end kv.Key) (s kv.Selection, none bool, err error)
 	return s, to != nil && bytes.Compare(from, to) >= 0, nil
 }
 
-// listEntries lists entries of a prefix from start up to and without end. Whatever the limits of one page of kv.list, it lists all.
+// listEntries lists entries of a prefix from start up to and without end. Whatever the limits of
+// one page of kv.list, it lists all.
 func listEntries(r *kvrest.Request, within, start, end kv.Key, in kv.ListInput) ([]entry, error) {
 	s, none, err := selection(within, start, end)
 	if none || err != nil {
@@ -159,7 +160,8 @@ func listEntries(r *kvrest.Request, within, start, end kv.Key, in kv.ListInput) 
 	})
 }
 
-// collect returns up to limit entries of pages. The function reads the next page of up to limit entries, and reports whether more follow.
+// collect returns up to limit entries of pages. The function reads the next page of up to limit
+// entries, and reports whether more follow.
 func collect(limit int, next func(limit int) (page []kv.Entry, more bool, err error)) ([]entry, error) {
 	shown, size := []entry{}, 0
 	for range maxPages {
@@ -212,7 +214,8 @@ func countAll(r *kvrest.Request, within kv.Key) (n int64, err error) {
 	}
 }
 
-// paginate answers GET api/keys/paginate. A page may be short: it ends at the size of a page of kv.list.
+// paginate answers GET api/keys/paginate. A page may be short: it ends at the size of a page of
+// kv.list.
 func paginate(r *kvrest.Request) (any, error) {
 	params, err := r.Params("prefix", "cursor", "limit", "reverse")
 	if err != nil {

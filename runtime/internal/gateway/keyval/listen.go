@@ -14,7 +14,8 @@ const maxHeld = 64
 // closeTimeout bounds how long a listener that has left gives back what it did not get.
 const closeTimeout = 5 * time.Second
 
-// listen answers GET api/queue/listen with messages as server-sent events. A message that the client did not take is given back.
+// listen answers GET api/queue/listen with messages as server-sent events. A message that the
+// client did not take is given back.
 func listen(r *kvrest.Request) error {
 	if _, err := r.Params(); err != nil {
 		return err
@@ -60,7 +61,8 @@ func listen(r *kvrest.Request) error {
 	}
 }
 
-// stillHeld returns which messages are still locked by the listener. If it may hold no others it waits for one.
+// stillHeld returns which messages are still locked by the listener. If it may hold no others it
+// waits for one.
 func stillHeld(r *kvrest.Request, held []string, events *kvrest.Events) ([]string, error) {
 	if len(held) == 0 {
 		return held, nil

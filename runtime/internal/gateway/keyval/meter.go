@@ -23,8 +23,9 @@ type timing struct {
 	buckets       [len(bounds)]uint64
 }
 
-// A meter counts the requests of actors, and how long they took, since the node began. It forgets the actor that had no request for
-// the longest time when there are too many. The operations of an actor are as many as there are routes, so the memory is bounded.
+// A meter counts the requests of actors, and how long they took, since the node began. It forgets
+// the actor that had no request for the longest time when there are too many. The operations of an
+// actor are as many as there are routes, so the memory is bounded.
 type meter struct {
 	mu     sync.Mutex
 	actors map[string]*order.Element // of *metered, by address
@@ -47,7 +48,8 @@ func addressOf(a host.Address) string {
 	return string(b)
 }
 
-// observe counts a request that was answered, unless its route is no operation. That something is not there is no error.
+// observe counts a request that was answered, unless its route is no operation. That something is
+// not there is no error.
 func (m *meter) observe(r *kvrest.Request, operation string, err error) {
 	failed := err != nil && host.CodeOf(err) != host.NotFound
 	m.add(addressOf(r.Address), operation, time.Since(r.Start), failed)

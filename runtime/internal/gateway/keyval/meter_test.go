@@ -14,7 +14,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host/kv"
 )
 
-// TestMeterForgetsTheActorThatRestsLongest counts requests of more actors than a meter has room for.
+// TestMeterForgetsTheActorThatRestsLongest counts requests of more actors than a meter has room
+// for.
 func TestMeterForgetsTheActorThatRestsLongest(t *testing.T) {
 	m := newMeter()
 	at := func(i int) host.Address { return host.Address{Type: "t", Key: []string{strconv.Itoa(i)}} }
@@ -57,7 +58,8 @@ func TestAddressesDiffer(t *testing.T) {
 	}
 }
 
-// What is shown is the same JSON, with bigints for the integers that JavaScript's numbers cannot hold.
+// What is shown is the same JSON, with bigints for the integers that JavaScript's numbers cannot
+// hold.
 func FuzzShownValues(f *testing.F) {
 	for _, seed := range []string{
 		`{"a":[9007199254740992,-9007199254740993,1e400,"9007199254740993\\"],"b":0.1}`, `-123456789012345678901234567890`, `"\u005c\""`, `[]`,

@@ -26,14 +26,16 @@ type figures struct {
 	timings map[string]timing
 }
 
-// operations are how often something was done, and how often it failed or was given up. The time is absent without requests.
+// operations are how often something was done, and how often it failed or was given up. The time is
+// absent without requests.
 type operations struct {
 	Count        uint64   `json:"count"`
 	Errors       uint64   `json:"errors"`
 	AvgLatencyMS *float64 `json:"avgLatencyMs,omitempty"`
 }
 
-// storage is how much is stored. The bytes are absent if the store as a whole is no scope, which counts them.
+// storage is how much is stored. The bytes are absent if the store as a whole is no scope, which
+// counts them.
 type storage struct {
 	Entries   int64  `json:"entries"`
 	SizeBytes *int64 `json:"sizeBytes,omitempty"`

@@ -22,7 +22,8 @@ func received(m *host.ReceivedMessage) message {
 	return message{m.Receipt, shownValue{raw: m.Body}, m.Attempt}
 }
 
-// noActor reports whether an error says that there is no actor, and not that its type has no such queue.
+// noActor reports whether an error says that there is no actor, and not that its type has no such
+// queue.
 func noActor(err error) bool {
 	e, is := errors.AsType[*host.Error](err)
 	return is && e.Code == host.NotFound && e.Metadata["queue"] == ""

@@ -20,7 +20,8 @@ func openWith(t *testing.T, o serve.Options) *store {
 	return &store{gatewaytest.Open(t, "keyval/api/", o)}
 }
 
-// want sends a request, and wants a status and an answer that contains a text. It returns the answer.
+// want sends a request, and wants a status and an answer that contains a text. It returns the
+// answer.
 func (s *store) want(status int, text, verb, path, body string) string {
 	s.T.Helper()
 	w := s.Send(verb, path, body)
@@ -80,7 +81,8 @@ func (s *store) commit(mutations string) {
 	s.exactly(`{"ok":true,"versionstamp":"STAMP"}`, "POST", "atomic", `{"mutations":[`+mutations+`]}`)
 }
 
-// bodies wants a request to be refused with a status for each of some bodies: bodies and texts of the errors by turns.
+// bodies wants a request to be refused with a status for each of some bodies: bodies and texts of
+// the errors by turns.
 func (s *store) bodies(status int, verb, path string, bodies ...string) {
 	s.T.Helper()
 	for i := 0; i < len(bodies); i += 2 {

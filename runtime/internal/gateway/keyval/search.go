@@ -12,7 +12,8 @@ type indexOptions struct {
 	Tokenize string   `json:"tokenize"`
 }
 
-// errBoth refuses options in two places: KeyVal documents them within a member, and its client sends them beside it.
+// errBoth refuses options in two places: KeyVal documents them within a member, and its client
+// sends them beside it.
 var errBoth = kvrest.Wrong("options", "there are options both within the member options and beside it")
 
 // createIndex answers POST api/indexes.
@@ -83,7 +84,8 @@ func listIndexes(r *kvrest.Request) (any, error) {
 	return list, nil
 }
 
-// removeIndex answers DELETE api/indexes. The prefix is a parameter, or a member of the body as the client of KeyVal sends it.
+// removeIndex answers DELETE api/indexes. The prefix is a parameter, or a member of the body as the
+// client of KeyVal sends it.
 func removeIndex(r *kvrest.Request) (any, error) {
 	params, err := r.Params("prefix")
 	if err != nil {

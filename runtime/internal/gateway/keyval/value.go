@@ -16,8 +16,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvrest"
 )
 
-// The objects that stand for something, in JSON without white space. A quotation mark within a string is escaped, so that none of
-// them is found there.
+// The objects that stand for something, in JSON without white space. A quotation mark within a
+// string is escaped, so that none of them is found there.
 var (
 	bigints = regexp.MustCompile(`\{"__type":"bigint","value":"(-?[0-9]+)"\}|\{"value":"(-?[0-9]+)","__type":"bigint"\}`)
 	nows    = regexp.MustCompile(`\{"\$now":true(?:,"\$?offset":(-?[0-9]{1,15}))?\}|\{"\$?offset":(-?[0-9]{1,15}),"\$now":true\}`)
@@ -57,8 +57,8 @@ func integers(text []byte) []byte {
 	return bigints.ReplaceAllFunc(text, func(m []byte) []byte { return number(bigints.FindSubmatch(m)) })
 }
 
-// document returns a value of a client as one of kv.commit: a bigint is an integer, one within a document is a number of it,
-// and {"$now":true} is the time.
+// document returns a value of a client as one of kv.commit: a bigint is an integer, one within a
+// document is a number of it, and {"$now":true} is the time.
 func document(raw host.Raw, place string, now time.Time) (v host.Raw, encoding string, err error) {
 	if len(raw) == 0 {
 		return nil, "", kvrest.Wrong(place, "%s is missing; null is one", place)
@@ -103,7 +103,8 @@ type shownValue struct {
 	encoding string
 }
 
-// MarshalJSON writes integers of their own encoding, and integers that JavaScript's numbers cannot hold, as bigints.
+// MarshalJSON writes integers of their own encoding, and integers that JavaScript's numbers cannot
+// hold, as bigints.
 func (v shownValue) MarshalJSON() ([]byte, error) {
 	switch v.encoding {
 	case host.EncodedInteger.String(), host.EncodedU64.String():
@@ -174,7 +175,8 @@ func showAll(entries []kv.Entry) []entry {
 
 func stampOf(version uint64) string { return hex.EncodeToString(kv.Stamp(version)) }
 
-// versionOf returns the version that a versionstamp is of. One that no entry can have is that of none.
+// versionOf returns the version that a versionstamp is of. One that no entry can have is that of
+// none.
 func versionOf(stamp string) uint64 {
 	n, err := strconv.ParseUint(strings.TrimSuffix(stamp, "0000"), 16, 64)
 	if err != nil || n == 0 || stampOf(n) != stamp {

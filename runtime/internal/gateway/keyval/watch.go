@@ -169,8 +169,9 @@ type sighting struct {
 	version uint64
 }
 
-// known reads the versionstamps that pollPrefix has answered: KEY:VERSIONSTAMP with commas between, where a key is written as
-// the native interface writes paths, so that each has a form of its own. They are by stored key.
+// known reads the versionstamps that pollPrefix has answered: KEY:VERSIONSTAMP with commas between,
+// where a key is written as the native interface writes paths, so that each has a form of its own.
+// They are by stored key.
 func known(text string, prefix kv.Key) (order []string, all map[string]sighting, err error) {
 	all = make(map[string]sighting)
 	if text == "" {
@@ -200,8 +201,9 @@ func known(text string, prefix kv.Key) (order []string, all map[string]sighting,
 	return order, all, nil
 }
 
-// pollPrefix answers GET api/watch/prefix/poll: what is different from what the client has seen. It looks at the first entries of
-// the prefix and at the ones that the client names. So an entry that moves away from the first is not said to be deleted.
+// pollPrefix answers GET api/watch/prefix/poll: what is different from what the client has seen. It
+// looks at the first entries of the prefix and at the ones that the client names. So an entry that
+// moves away from the first is not said to be deleted.
 func pollPrefix(r *kvrest.Request) (any, error) {
 	params, err := r.Params("prefix", "versionstamps", "limit")
 	if err != nil {

@@ -73,8 +73,8 @@ type entry struct {
 // errWire is the error for a message that is not of the protocol.
 var errWire = errors.New("the body is not a message of the protocol")
 
-// fields calls f for each field of a message, in the order in which they come. data is the content of a field of bytes, n the number of
-// any other. f ignores the fields that it does not know.
+// fields calls f for each field of a message, in the order in which they come. data is the content
+// of a field of bytes, n the number of any other. f ignores the fields that it does not know.
 func fields(b []byte, f func(number protowire.Number, kind protowire.Type, data []byte, n uint64) error) error {
 	for len(b) > 0 {
 		number, kind, size := protowire.ConsumeTag(b)
@@ -111,7 +111,8 @@ type field struct {
 	bool  *bool
 	// each takes a field of bytes.
 	each func(data []byte) error
-	// packed takes numbers, whether they come one by one or together, and one more than there may be.
+	// packed takes numbers, whether they come one by one or together, and one more than there may
+	// be.
 	packed *[]uint32
 	most   int
 }
@@ -251,7 +252,8 @@ func (e *entry) append(b []byte) []byte {
 	return appendBytes(appendVarint(b, 3, uint64(e.value.encoding)), 4, e.versionstamp)
 }
 
-// appendAtomicWriteOutput appends an AtomicWriteOutput: with a versionstamp, or with the positions of the checks that failed.
+// appendAtomicWriteOutput appends an AtomicWriteOutput: with a versionstamp, or with the positions
+// of the checks that failed.
 func appendAtomicWriteOutput(b, versionstamp []byte, failed []int) []byte {
 	if failed == nil {
 		return appendBytes(appendVarint(b, 1, writeSuccess), 2, versionstamp)

@@ -82,7 +82,8 @@ func TestMessagesThatAreNoneAreRefused(t *testing.T) {
 	}
 }
 
-// Messages whose repeated fields have millions of elements take a bounded memory. A schedule that is too long is not kept.
+// Messages whose repeated fields have millions of elements take a bounded memory. A schedule that
+// is too long is not kept.
 func TestLongMessagesTakeBoundedMemory(t *testing.T) {
 	const size = 16 << 20
 	read := func(b []byte) error { return errOf(parseSnapshotRead(b)) }

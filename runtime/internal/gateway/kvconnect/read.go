@@ -72,8 +72,8 @@ func (r *readRange) check() error {
 	return nil
 }
 
-// clip leaves out what the token of the client is not for. A client asks for one entry by a range without a proper end, so to refuse
-// the range would refuse the entry.
+// clip leaves out what the token of the client is not for. A client asks for one entry by a range
+// without a proper end, so to refuse the range would refuse the entry.
 func (r *readRange) clip(g *token.Grant) {
 	if g == nil {
 		return
@@ -122,7 +122,8 @@ func (p *page) translate() ([]entry, error) {
 	return entries, nil
 }
 
-// translate returns a value as clients of Deno KV read it. One that V8 cannot hold (few can be stored) is its stored bytes.
+// translate returns a value as clients of Deno KV read it. One that V8 cannot hold (few can be
+// stored) is its stored bytes.
 func translate(v value.Value) kvValue {
 	switch v.Encoding {
 	case host.EncodedV8:

@@ -32,8 +32,9 @@ type Handler struct {
 	Operation func(typ, method string) serve.Operation
 }
 
-// validity is how long a client uses the answer to a metadata exchange. Its token is then the same as before, which is what
-// clients rely on: the call that exchanges metadata anew still has the old token.
+// validity is how long a client uses the answer to a metadata exchange. Its token is then the same
+// as before, which is what clients rely on: the call that exchanges metadata anew still has the old
+// token.
 const validity = time.Hour
 
 // longReply is from where on the answers of all clients together are bounded.
@@ -42,11 +43,13 @@ const longReply = 64 << 10
 // maxMetadata bounds the body of a metadata exchange in bytes.
 const maxMetadata = 4 << 10
 
-// coalesced is the size of bodies that a client of Deno sends together with their header. It sends a longer one apart, and TCP holds that
-// back until the header is acknowledged, which takes 40 ms unless something is sent to the client.
+// coalesced is the size of bodies that a client of Deno sends together with their header. It sends
+// a longer one apart, and TCP holds that back until the header is acknowledged, which takes 40 ms
+// unless something is sent to the client.
 const coalesced = 256
 
-// Serve answers a POST to a database: to its own address if operation is "", and otherwise of an operation on its data.
+// Serve answers a POST to a database: to its own address if operation is "", and otherwise of an
+// operation on its data.
 func (h *Handler) Serve(x *serve.Exchange, a host.Address, operation string) {
 	x.Count(a.Type, serve.LabelBuiltin)
 	if operation == "watch" {
@@ -254,7 +257,8 @@ func (s *store) metadata(r *http.Request, body []byte, now time.Time) ([]byte, e
 	})
 }
 
-// credential is the token that the client came with: it is checked again with each request. A node without tokens takes any.
+// credential is the token that the client came with: it is checked again with each request. A node
+// without tokens takes any.
 func credential(h http.Header) string {
 	scheme, token, _ := strings.Cut(h.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "bearer") {
@@ -263,8 +267,8 @@ func credential(h http.Header) string {
 	return cmp.Or(strings.TrimSpace(token), "none")
 }
 
-// endpoint is the path of the database from the URL of a request, which may be its short form. It is relative, so that it also
-// holds behind a proxy that adds a prefix.
+// endpoint is the path of the database from the URL of a request, which may be its short form. It
+// is relative, so that it also holds behind a proxy that adds a prefix.
 func (s *store) endpoint(from *url.URL) string {
 	var b strings.Builder
 	for range strings.Count(from.EscapedPath(), "/") - 1 {

@@ -356,7 +356,8 @@ func (d *database) frames(server *httptest.Server, keys ...[]byte) *http.Respons
 	return w
 }
 
-// frame reads the next frame that is not empty, as text: for each key "gone", or the encoding and the value.
+// frame reads the next frame that is not empty, as text: for each key "gone", or the encoding and
+// the value.
 func frame(t *testing.T, w *http.Response) string {
 	t.Helper()
 	for {

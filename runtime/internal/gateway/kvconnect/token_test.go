@@ -58,7 +58,8 @@ func (h *holder) send(ctx context.Context, verb, path, body string) *http.Respon
 	return res
 }
 
-// does makes a request and returns its status, and that of a WebSocket by its first message: 200 if it goes on.
+// does makes a request and returns its status, and that of a WebSocket by its first message: 200 if
+// it goes on.
 func (h *holder) does(verb, path, body string) (int, string) {
 	h.T.Helper()
 	ctx, cancel := context.WithTimeout(h.T.Context(), 2*time.Minute)
@@ -86,7 +87,8 @@ func (h *holder) does(verb, path, body string) (int, string) {
 	return res.StatusCode, string(text)
 }
 
-// Each interface refuses what the rights of a token and its prefix do not have, and a token that is not valid.
+// Each interface refuses what the rights of a token and its prefix do not have, and a token that is
+// not valid.
 func TestTokensHoldThroughEachInterface(t *testing.T) {
 	d := open(t, serve.Options{})
 	d.Call(host.KVCommit, `{"mutations":[{"op":"put","key":["cb","in"],"value":{"id":"in","name":"in"}},{"op":"put","key":["cb","out"],"value":{"id":"out","name":"out"}}]}`)
@@ -202,7 +204,8 @@ func TestTokensLeadNowhereElse(t *testing.T) {
 	}
 }
 
-// A client of Deno KV asks for one entry by a range without a proper end: it gets what the token is for.
+// A client of Deno KV asks for one entry by a range without a proper end: it gets what the token is
+// for.
 func TestRangesOfATokenEndWithItsPrefix(t *testing.T) {
 	d := open(t, serve.Options{Token: "of-the-node"})
 	var list []string
@@ -234,7 +237,8 @@ func TestRangesOfATokenEndWithItsPrefix(t *testing.T) {
 	errorIf(t, w.Code != http.StatusForbidden, "a token that may not read: %d %s", w.Code, w.Body)
 }
 
-// A hook sees which token a request has, and has the last word. The token of the node, and requests without one, are as before.
+// A hook sees which token a request has, and has the last word. The token of the node, and requests
+// without one, are as before.
 func TestAHookHasTheLastWordOnTokens(t *testing.T) {
 	var asked []serve.AuthRequest
 	d := open(t, serve.Options{Token: "cairn_of-the-node", Authorize: func(_ context.Context, r serve.AuthRequest) error {

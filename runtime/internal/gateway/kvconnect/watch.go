@@ -21,11 +21,13 @@ const maxWatched = 10
 // maxWatch bounds the body of a Watch in bytes.
 const maxWatch = 32 << 10
 
-// keepAlive is how often a frame of length 0 comes while nothing changes. Clients give up on a response that is silent.
+// keepAlive is how often a frame of length 0 comes while nothing changes. Clients give up on a
+// response that is silent.
 const keepAlive = 5 * time.Second
 
-// A watcher answers a Watch with frames: a length of 4 bytes, least first, and a WatchOutput. Each has the states of all keys, as of
-// one commit. The protocol lets a frame leave out what is as before, and Deno takes that for absent.
+// A watcher answers a Watch with frames: a length of 4 bytes, least first, and a WatchOutput. Each
+// has the states of all keys, as of one commit. The protocol lets a frame leave out what is as
+// before, and Deno takes that for absent.
 type watcher struct {
 	*store
 	keys   [][]byte          // as the client named them, in its order
@@ -35,7 +37,8 @@ type watcher struct {
 	out    *serve.Writer
 }
 
-// watch answers a Watch until the client leaves or the gateway shuts down. Then the client comes back by itself.
+// watch answers a Watch until the client leaves or the gateway shuts down. Then the client comes
+// back by itself.
 func (s *store) watch(body []byte) {
 	x := s.x
 	w := &watcher{store: s, states: make(map[string][]byte)}

@@ -92,7 +92,8 @@ func (w *atomicWrite) size() (n int) {
 	return n
 }
 
-// keyOf reads a key. Only what each client of Deno KV can read is a key: a tuple of its types, in the one form that it has.
+// keyOf reads a key. Only what each client of Deno KV can read is a key: a tuple of its types, in
+// the one form that it has.
 func keyOf(b []byte) (kv.Key, error) {
 	if len(b) > maxKey {
 		return nil, host.OverLimit("bytes of the key", maxKey, int64(len(b)))

@@ -8,7 +8,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// Events are a response of server-sent events, which lasts until the client leaves or the node shuts down.
+// Events are a response of server-sent events, which lasts until the client leaves or the node
+// shuts down.
 type Events struct {
 	r    *Request
 	stay *serve.Stay
@@ -17,8 +18,8 @@ type Events struct {
 	gone bool      // the client did not take what was written
 }
 
-// Events admits a response that lasts, which begins with Begin. Until then an error has its status. The calls of the
-// request end with it. The caller calls Done at its end.
+// Events admits a response that lasts, which begins with Begin. Until then an error has its status.
+// The calls of the request end with it. The caller calls Done at its end.
 func (r *Request) Events() (*Events, error) {
 	s, fault := r.Front.Admit(r.R.Context(), serve.EventStream)
 	if fault != nil {
@@ -87,7 +88,8 @@ func (e *Events) flush() bool {
 	return true
 }
 
-// End tells the client why the response ends, unless the client is gone: because of the error, or of a shutdown.
+// End tells the client why the response ends, unless the client is gone: because of the error, or
+// of a shutdown.
 func (e *Events) End(err error) {
 	switch {
 	case e.stay.Closing():

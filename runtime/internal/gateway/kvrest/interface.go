@@ -21,7 +21,8 @@ type Interface struct {
 	Operation func(typ, method string) serve.Operation
 	// Routes are in the order in which they are tried.
 	Routes []Route
-	// Observe, if not nil, is called with the name and the error of each request that was authorized, of a route with a name.
+	// Observe, if not nil, is called with the name and the error of each request that was
+	// authorized, of a route with a name.
 	Observe func(r *Request, operation string, err error)
 	// Form is that of errors, and Status says their status.
 	Form   func(*host.Error) any
@@ -31,7 +32,8 @@ type Interface struct {
 // A Route answers one method of HTTP on some paths. It has an Answer or a Stream.
 type Route struct {
 	Verb string
-	// Path has names between slashes. The segment "*" stands for any one, and at the end "**" for one or more.
+	// Path has names between slashes. The segment "*" stands for any one, and at the end "**" for
+	// one or more.
 	Path string
 	// Method is the built-in method that Authorize is asked about first.
 	Method string
@@ -40,11 +42,13 @@ type Route struct {
 	Status int
 	// Counted names the operation that requests with an Answer are observed as; "" is none.
 	Counted string
-	// Stream answers by itself, until the response ends. An error is answered, unless the response has begun.
+	// Stream answers by itself, until the response ends. An error is answered, unless the response
+	// has begun.
 	Stream func(*Request) error
 	// Label is what a Stream is counted as.
 	Label serve.Label
-	// Effect: a GET changes something. So HEAD is refused, and pages of other sites need an Origin that is allowed.
+	// Effect: a GET changes something. So HEAD is refused, and pages of other sites need an Origin
+	// that is allowed.
 	Effect bool
 }
 
@@ -86,7 +90,8 @@ type Request struct {
 // Context bounds how long the node may take.
 func (r *Request) Context() context.Context { return r.ctx }
 
-// Request returns a request for an actor that is answered elsewhere, of which the calls take as long as the context does.
+// Request returns a request for an actor that is answered elsewhere, of which the calls take as
+// long as the context does.
 func (in *Interface) Request(ctx context.Context, x *serve.Exchange, a host.Address) *Request {
 	return &Request{Exchange: x, Address: a, of: in, ctx: ctx}
 }

@@ -21,7 +21,8 @@ import (
 // longReply is from where on the answers of all clients together are bounded.
 const longReply = 64 << 10
 
-// Allow asks Authorize about a method, once. An answer that calls a method after it has changed something asks before.
+// Allow asks Authorize about a method, once. An answer that calls a method after it has changed
+// something asks before.
 func (r *Request) Allow(method string) error {
 	if slices.Contains(r.allowed, method) {
 		return nil
@@ -33,8 +34,8 @@ func (r *Request) Allow(method string) error {
 	return nil
 }
 
-// AllowRead returns an error if the token of the request lacks the right read. A change whose answer always says what was there asks
-// before.
+// AllowRead returns an error if the token of the request lacks the right read. A change whose
+// answer always says what was there asks before.
 func (r *Request) AllowRead() error {
 	if g := token.Of(r.ctx); g != nil {
 		return g.Allow(token.Read)
@@ -52,7 +53,8 @@ func (r *Request) DoExisting(method string, in, out any) error {
 	return r.do(host.Request{Method: method, Existing: true}, in, out)
 }
 
-// DoOn is Do for a call that goes on after an earlier one: it does not bring back an actor that was destroyed.
+// DoOn is Do for a call that goes on after an earlier one: it does not bring back an actor that was
+// destroyed.
 func (r *Request) DoOn(method string, in, out any) error {
 	return r.do(host.Request{Method: method, Continues: true}, in, out)
 }
@@ -182,7 +184,8 @@ func Wrong(member, format string, args ...any) *host.Error {
 	return host.Errorf(host.InvalidArgument, format, args...).With("field", member)
 }
 
-// Outside takes the place in a list out of an error about an element of it, for a client that knows no list.
+// Outside takes the place in a list out of an error about an element of it, for a client that knows
+// no list.
 func Outside(err error, list string) error {
 	e, is := errors.AsType[*host.Error](err)
 	if !is {

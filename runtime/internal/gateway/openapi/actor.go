@@ -46,7 +46,8 @@ func (d *document) actorType(b *host.Behavior) {
 	t.builtins()
 }
 
-// families finds out what the type's queues, schedules and streams carry. A family without members is nil.
+// families finds out what the type's queues, schedules and streams carry. A family without members
+// is nil.
 func (t *typeDocument) families() {
 	d, b := t.document, t.b
 	value := func(kind host.ValueKind, index int) any {
@@ -267,7 +268,8 @@ func (t *typeDocument) method(i int, m host.Method) {
 	t.call(m.Name, m.Kind != host.Query, input, output, o)
 }
 
-// call describes a method, the type's own or one that every actor has. A nil schema stands for nothing.
+// call describes a method, the type's own or one that every actor has. A nil schema stands for
+// nothing.
 func (t *typeDocument) call(name string, writes bool, input, output any, o operation) {
 	o.parameters = append(o.parameters, parameter("IfMatch"), parameter("IfNoneMatch"), parameter("Traceparent"), parameter("Connection"))
 	if writes {
@@ -310,8 +312,8 @@ func versioned(success object) object {
 	return success
 }
 
-// serverSentEvents is a response that goes on. OpenAPI cannot describe what comes one by one, so the values are named in
-// an extension.
+// serverSentEvents is a response that goes on. OpenAPI cannot describe what comes one by one, so
+// the values are named in an extension.
 func serverSentEvents(description string, values object) object {
 	content := object{"schema": object{"type": "string"}}
 	if len(values) > 0 {
@@ -543,7 +545,8 @@ func (t *typeDocument) builtins() {
 	}
 }
 
-// family reports whether the type has what a method is about, and whose values the method's input and output carry.
+// family reports whether the type has what a method is about, and whose values the method's input
+// and output carry.
 func (t *typeDocument) family(about method.Subject) (*family, bool) {
 	var f *family
 	switch about {

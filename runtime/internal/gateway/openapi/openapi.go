@@ -19,8 +19,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// An object is a JSON object under construction. It is written with its members in alphabetical order, so that equal
-// nodes have equal documents.
+// An object is a JSON object under construction. It is written with its members in alphabetical
+// order, so that equal nodes have equal documents.
 type object = map[string]any
 
 // A document is the OpenAPI 3.1 description of one node while it is put together.
@@ -40,15 +40,15 @@ type Node struct {
 	Traces    bool // spans of a trace can be found
 	Sampling  bool // which traces are recorded can be set
 	Usage     bool // what actors do is counted
-	// MaxPage is the largest page that can be asked for, MaxIdempotencyKey the longest Idempotency-Key header, and MaxReason
-	// the longest reason for an import.
+	// MaxPage is the largest page that can be asked for, MaxIdempotencyKey the longest
+	// Idempotency-Key header, and MaxReason the longest reason for an import.
 	MaxPage, MaxIdempotencyKey, MaxReason int
 	// DatabaseType is the media type of a database file.
 	DatabaseType string
 }
 
-// Document returns the OpenAPI 3.1 document of a node: a path for each method of each type, and for what every actor of the
-// type can do besides. Equal nodes have equal documents.
+// Document returns the OpenAPI 3.1 document of a node: a path for each method of each type, and for
+// what every actor of the type can do besides. Equal nodes have equal documents.
 func Document(n Node) ([]byte, error) {
 	d := document{node: &n, paths: object{}, schemas: object{}}
 	d.nodePaths()
@@ -321,7 +321,8 @@ func query(name, description string, schema object) object {
 	return object{"name": name, "in": "query", "description": description, "schema": schema}
 }
 
-// A position, as host.ParsePosition reads it: the sequence, or the sequence, "@" and the id of the actor's life.
+// A position, as host.ParsePosition reads it: the sequence, or the sequence, "@" and the id of the
+// actor's life.
 const lifePattern = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 var position = object{"type": "string", "pattern": "^[0-9]+(@" + lifePattern + ")?$",

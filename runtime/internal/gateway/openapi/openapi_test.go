@@ -28,7 +28,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
-// described are behaviors that have everything that a document can describe, and one that has nothing.
+// described are behaviors that have everything that a document can describe, and one that has
+// nothing.
 func described() []*host.Behavior {
 	const defs = `"$defs":{"Note":{"type":"object","properties":{"body":{"type":"string"},"next":{"$ref":"#/$defs/Note"}}%s}}`
 	full := &host.Behavior{
@@ -185,7 +186,8 @@ func TestEverySchemaInTheDocumentCompilesAndAllowsItsExamples(t *testing.T) {
 	errorIf(t, compiled < 10, "only %d schemas found", compiled)
 }
 
-// A client that checks what it sends against the document can send each position that the node gives it.
+// A client that checks what it sends against the document can send each position that the node
+// gives it.
 func TestPositionsFitTheDocument(t *testing.T) {
 	d := parseDocument(t, Node{Behaviors: described()})
 	const life = "0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14"
@@ -229,8 +231,8 @@ func TestTheDocumentHangsTogether(t *testing.T) {
 		seen[id] = where
 		if strings.Contains(path, "/-/call/") {
 			calls++
-			// Generators of clients take one body for each operation, with its schema: an encoding beside JSON without a schema
-			// would make each body unknown to them.
+			// Generators of clients take one body for each operation, with its schema: an encoding
+			// beside JSON without a schema would make each body unknown to them.
 			walk("", op, func(pointer string, o map[string]any) {
 				content, ok := o["content"].(map[string]any)
 				body, _ := content["application/json"].(map[string]any)
@@ -329,7 +331,8 @@ func TestEqualNodesHaveEqualDocuments(t *testing.T) {
 	}
 }
 
-// Whatever the node answers with fits what the document says of it, be it as short or as long as it may.
+// Whatever the node answers with fits what the document says of it, be it as short or as long as it
+// may.
 func TestAnswersFitTheirSchemas(t *testing.T) {
 	d := document{node: &Node{}, paths: object{}, schemas: object{}}
 	types := map[reflect.Type]bool{typeOf[host.Status](): false, typeOf[host.ListPage](): false, typeOf[host.Error](): false,
@@ -421,8 +424,9 @@ func same[T comparable](t testing.TB, got, want T, where ...any) {
 
 var update = flag.Bool("update", false, "write text.go anew from the comments of package host")
 
-// The descriptions in the document are the comments of package host, which the program does not have when it runs. So
-// they are kept in text.go, and this test tells when the comments have changed.
+// The descriptions in the document are the comments of package host, which the program does not
+// have when it runs. So they are kept in text.go, and this test tells when the comments have
+// changed.
 func TestDescriptionsAreTheCommentsOfTheContract(t *testing.T) {
 	want := generateText(t)
 	if *update {
@@ -555,7 +559,8 @@ func (c *hostComments) structure(name string, spec *ast.TypeSpec) {
 	}
 }
 
-// sentence joins the lines of a comment's last paragraph. What stands before it is about the members that follow.
+// sentence joins the lines of a comment's last paragraph. What stands before it is about the
+// members that follow.
 func sentence(doc string) string {
 	paragraphs := strings.Split(strings.TrimSpace(doc), "\n\n")
 	return strings.Join(strings.Fields(paragraphs[len(paragraphs)-1]), " ")

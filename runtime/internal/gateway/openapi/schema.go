@@ -23,26 +23,29 @@ import (
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
-// A family is the named things of one kind that a behavior has: its queues, schedules or streams. Their values have
-// schemas of their own, so inputs and outputs that carry values differ from name to name.
+// A family is the named things of one kind that a behavior has: its queues, schedules or streams.
+// Their values have schemas of their own, so inputs and outputs that carry values differ from name
+// to name.
 type family struct {
 	// field is the member that holds the name in inputs and outputs.
 	field string
 	names []string
-	// declared are all names of the kind that the behavior declares, which AnyName does not stand for.
+	// declared are all names of the kind that the behavior declares, which AnyName does not stand
+	// for.
 	declared []string
 	// value is the schema of the value of one of them that stands in a member.
 	value func(i int, member string) any
 }
 
-// A shaper makes schemas of the structs of package host. It supports only what these structs use: no embedded structs, and
-// no maps except map[string]string.
+// A shaper makes schemas of the structs of package host. It supports only what these structs use:
+// no embedded structs, and no maps except map[string]string.
 type shaper struct {
 	d *document
 	// typ and family say what the values inside are; a nil family allows any.
 	typ    string
 	family *family
-	// input closes objects: unknown members are refused. Answers may get more members in later versions.
+	// input closes objects: unknown members are refused. Answers may get more members in later
+	// versions.
 	input bool
 }
 
@@ -169,7 +172,8 @@ func schemaName(t reflect.Type) string {
 	return prefix + strings.TrimPrefix(t.Name(), prefix)
 }
 
-// object returns a reference to the schema of a struct, or to one for each name if it holds the name.
+// object returns a reference to the schema of a struct, or to one for each name if it holds the
+// name.
 func (s shaper) object(t reflect.Type, fixed int) any {
 	dynamic := s.family != nil && carries(t)
 	if dynamic && fixed == unfixed && hasMember(t, s.family.field) {
@@ -305,9 +309,10 @@ var (
 	reference     = regexp.MustCompile(`"\$(ref|dynamicRef|id|anchor|dynamicAnchor)":`)
 )
 
-// value returns the schema of a value of a behavior as a part of the document, and whether there is a value at all. The
-// definitions of the schema become components, named after the type. If a component of that name exists and differs, use
-// is added to the name. A schema that refers to anything except its own definitions is replaced by one for any value.
+// value returns the schema of a value of a behavior as a part of the document, and whether there is
+// a value at all. The definitions of the schema become components, named after the type. If a
+// component of that name exists and differs, use is added to the name. A schema that refers to
+// anything except its own definitions is replaced by one for any value.
 func (d *document) value(b *host.Behavior, kind host.ValueKind, index int, use string) (schema any, exists bool) {
 	if b.Schema == nil {
 		return object{}, true

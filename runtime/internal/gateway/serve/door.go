@@ -13,8 +13,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A Door decides which requests may reach a node at all: by the node's token, the Host header and the origin of web pages.
-// What a caller may do with an actor is for the hook Authorize.
+// A Door decides which requests may reach a node at all: by the node's token, the Host header and
+// the origin of web pages. What a caller may do with an actor is for the hook Authorize.
 type Door struct {
 	guarded  bool // there is a token
 	token    [sha256.Size]byte
@@ -23,8 +23,8 @@ type Door struct {
 	origins  map[string]bool
 }
 
-// NewDoor makes a door. An empty token admits every request; loopbackOnly says that the node listens on loopback only; origins
-// lists those whose pages may use the node, and "*" means all.
+// NewDoor makes a door. An empty token admits every request; loopbackOnly says that the node
+// listens on loopback only; origins lists those whose pages may use the node, and "*" means all.
 func NewDoor(token string, loopbackOnly bool, origins []string) *Door {
 	d := &Door{
 		guarded: token != "", token: sha256.Sum256([]byte(token)), loopback: loopbackOnly && token == "",
@@ -36,8 +36,8 @@ func NewDoor(token string, loopbackOnly bool, origins []string) *Door {
 	return d
 }
 
-// CheckToken refuses a request without the node's token, if the node has one. It compares digests, so that the time it
-// takes says nothing about the token, not even its length.
+// CheckToken refuses a request without the node's token, if the node has one. It compares digests,
+// so that the time it takes says nothing about the token, not even its length.
 func (d *Door) CheckToken(h http.Header) *host.Error {
 	if !d.guarded {
 		return nil
@@ -54,9 +54,10 @@ func (d *Door) CheckToken(h http.Header) *host.Error {
 	return nil
 }
 
-// CheckHost refuses requests that name this node by anything but a loopback name. It is the protection against DNS
-// rebinding, where a page's own host name resolves to 127.0.0.1: to the browser the page and the node are then of one
-// origin, and only the Host header tells the difference. With a token it is not needed.
+// CheckHost refuses requests that name this node by anything but a loopback name. It is the
+// protection against DNS rebinding, where a page's own host name resolves to 127.0.0.1: to the
+// browser the page and the node are then of one origin, and only the Host header tells the
+// difference. With a token it is not needed.
 func (d *Door) CheckHost(hostport string) *host.Error {
 	if !d.loopback {
 		return nil
@@ -81,11 +82,12 @@ func (d *Door) CheckHost(hostport string) *host.Error {
 		"the node listens on loopback without a token and serves only the hosts localhost, 127.0.0.1 and [::1], not %q", hostport)
 }
 
-// CheckOrigin refuses requests of web pages of other origins that are not allowed, and sets the headers that let those
-// of allowed origins read the response, with the headers that exposed lists.
+// CheckOrigin refuses requests of web pages of other origins that are not allowed, and sets the
+// headers that let those of allowed origins read the response, with the headers that exposed lists.
 //
-// The Host check comes first; without it "same origin" could be the attacker's. Safe methods without an Origin header,
-// such as following a link, pass: the page that caused them cannot read the answer.
+// The Host check comes first; without it "same origin" could be the attacker's. Safe methods
+// without an Origin header, such as following a link, pass: the page that caused them cannot read
+// the answer.
 func (d *Door) CheckOrigin(w http.ResponseWriter, r *http.Request, exposed string) *host.Error {
 	h := r.Header
 	origins, sites := h["Origin"], h["Sec-Fetch-Site"]
@@ -126,8 +128,9 @@ func (d *Door) CheckOrigin(w http.ResponseWriter, r *http.Request, exposed strin
 	return host.Errorf(host.PermissionDenied, "pages of the origin %q may not use this node", origin)
 }
 
-// CheckSite refuses GET requests that a page of another site caused without an Origin, for routes on which a GET does
-// something: an image that points to the node must not connect to an actor or lock a message.
+// CheckSite refuses GET requests that a page of another site caused without an Origin, for routes
+// on which a GET does something: an image that points to the node must not connect to an actor or
+// lock a message.
 func CheckSite(r *http.Request) *host.Error {
 	h := r.Header
 	sites := h["Sec-Fetch-Site"]
@@ -137,7 +140,8 @@ func CheckSite(r *http.Request) *host.Error {
 	return host.Errorf(host.PermissionDenied, "a request of another site must carry an Origin that this node allows")
 }
 
-// Preflight reports whether the request is a CORS preflight, which carries no credentials and is therefore not authorized.
+// Preflight reports whether the request is a CORS preflight, which carries no credentials and is
+// therefore not authorized.
 func Preflight(r *http.Request) bool {
 	h := r.Header
 	return r.Method == http.MethodOptions && h.Get("Origin") != "" && h.Get("Access-Control-Request-Method") != ""

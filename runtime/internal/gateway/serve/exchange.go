@@ -17,10 +17,12 @@ import (
 	"github.com/cairn-run/cairn/actor/host/audit"
 )
 
-// An Exchange is one request and its response. The gateway sets the front, W, R and Start, and defers Finish.
+// An Exchange is one request and its response. The gateway sets the front, W, R and Start, and
+// defers Finish.
 //
 //  1. It is counted once, by its Type, Label and Code, unless it is Uncounted.
-//  2. A response begins once, with Begin, Reply, JSON or Fail. A failure after that cuts the response off.
+//  2. A response begins once, with Begin, Reply, JSON or Fail. A failure after that cuts the
+//     response off.
 //  3. The memory of its body, and of a long response, is given back by Finish at the latest.
 type Exchange struct {
 	Front *Front
@@ -33,7 +35,8 @@ type Exchange struct {
 	Code      host.Code // of the error, "" for success
 	Uncounted bool
 	Text      bool // errors are texts, not JSON
-	// Form makes of an error what the interface of another product answers in JSON; nil is the error as it is.
+	// Form makes of an error what the interface of another product answers in JSON; nil is the
+	// error as it is.
 	Form func(*host.Error) any
 	// Token is the id of the actor's token that the request came with, "" for none.
 	Token string
@@ -71,8 +74,8 @@ func (x *Exchange) Finish() {
 // Count says what the request is counted as.
 func (x *Exchange) Count(typ string, l Label) { x.Type, x.Label = x.Front.Meter.Type(typ), l }
 
-// Authorize asks the hook whether the request may go on. Routes ask it before they look at parameters, conditions or the
-// body.
+// Authorize asks the hook whether the request may go on. Routes ask it before they look at
+// parameters, conditions or the body.
 func (x *Exchange) Authorize(ctx context.Context, op Operation, a host.Address, method string) *host.Error {
 	if x.Front.Authorize == nil {
 		return x.reasonFault
@@ -89,7 +92,8 @@ func (x *Exchange) Begin(status int) {
 	x.W.WriteHeader(status)
 }
 
-// tell names the trace of the response, if that is not done: that of the client, or a new one. Nothing is kept of it.
+// tell names the trace of the response, if that is not done: that of the client, or a new one.
+// Nothing is kept of it.
 func (x *Exchange) tell() {
 	h := x.W.Header()
 	if h["Traceresponse"] == nil {
@@ -99,7 +103,8 @@ func (x *Exchange) tell() {
 	}
 }
 
-// Cause returns the span of the client that the request is a part of; the zero Span if there is none.
+// Cause returns the span of the client that the request is a part of; the zero Span if there is
+// none.
 func (x *Exchange) Cause() host.Span {
 	if values := x.R.Header["Traceparent"]; len(values) == 1 {
 		return host.ParseSpan(values[0])
@@ -120,7 +125,8 @@ func (x *Exchange) Began() bool { return x.began }
 // Fail answers with an error and its status.
 func (x *Exchange) Fail(e *host.Error) { x.FailStatus(e, Status(e.Code)) }
 
-// FailStatus answers with an error. If the response has begun there is nothing left to say, and it is cut off.
+// FailStatus answers with an error. If the response has begun there is nothing left to say, and it
+// is cut off.
 func (x *Exchange) FailStatus(e *host.Error, status int) {
 	x.Code = e.Code
 	if x.began {
@@ -187,8 +193,8 @@ func (x *Exchange) Document(status int, body []byte) {
 	x.W.Write(append(body, '\n'))
 }
 
-// AllowMethods answers OPTIONS: a CORS preflight, or the question which methods a path has. headers lists the headers
-// that pages of allowed origins may send.
+// AllowMethods answers OPTIONS: a CORS preflight, or the question which methods a path has. headers
+// lists the headers that pages of allowed origins may send.
 func (x *Exchange) AllowMethods(methods, headers string) {
 	h := x.W.Header()
 	if Preflight(x.R) && h.Get("Access-Control-Allow-Origin") != "" {
@@ -205,8 +211,8 @@ func (x *Exchange) AllowMethods(methods, headers string) {
 
 // Body reads the request's body: nil if it is empty.
 //
-// The buffer is fresh for each request and not from a pool. After a call that was given up, the turn may still be
-// reading its input, and a body of usual size costs one small allocation.
+// The buffer is fresh for each request and not from a pool. After a call that was given up, the
+// turn may still be reading its input, and a body of usual size costs one small allocation.
 func (x *Exchange) Body() ([]byte, *host.Error) { return x.BodyUpTo(x.Front.Limits.BodyBytes) }
 
 // KVBody is Body for requests that may carry entries of a key-value store.
@@ -270,8 +276,9 @@ func (x *Exchange) ReadDeadline(at time.Time) {
 	http.NewResponseController(x.W).SetReadDeadline(at)
 }
 
-// BodyFault is the error for a body that could not be read because of err. The rest of the body is not read, so the
-// connection ends. The read deadline stays, or net/http would wait without one for the rest.
+// BodyFault is the error for a body that could not be read because of err. The rest of the body is
+// not read, so the connection ends. The read deadline stays, or net/http would wait without one for
+// the rest.
 func (x *Exchange) BodyFault(err error, limit int64) *host.Error {
 	x.W.Header().Set("Connection", "close")
 	tooBig := (*http.MaxBytesError)(nil)

@@ -14,8 +14,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 )
 
-// A Front stands between the clients of a node and its gateways. All gateways of a node share one, so that its limits hold
-// for all clients together. It is safe for any number of goroutines.
+// A Front stands between the clients of a node and its gateways. All gateways of a node share one,
+// so that its limits hold for all clients together. It is safe for any number of goroutines.
 //
 //  1. It keeps no state of actors.
 //  2. The cause of an internal error stays in the log.
@@ -54,9 +54,10 @@ func New(o Options) (*Front, error) {
 	return f, nil
 }
 
-// Server returns a server for h with time-outs that suit gateways: calls end in time, slow clients are cut off and event
-// streams live on, because they set their own write deadlines. The caller sets Addr, or serves a listener. Shutdown of the
-// server ends the event streams and WebSockets, but does not wait for WebSockets: Shutdown of the front does.
+// Server returns a server for h with time-outs that suit gateways: calls end in time, slow clients
+// are cut off and event streams live on, because they set their own write deadlines. The caller
+// sets Addr, or serves a listener. Shutdown of the server ends the event streams and WebSockets,
+// but does not wait for WebSockets: Shutdown of the front does.
 func (f *Front) Server(h http.Handler) *http.Server {
 	s := &http.Server{
 		Handler:           h,
@@ -72,8 +73,8 @@ func (f *Front) Server(h http.Handler) *http.Server {
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetHTTP2(true)
 	s.Protocols.SetUnencryptedHTTP2(true)
-	// There is no ReadTimeout: when it passes during a call, net/http ends the call's context. Exchanges bound the reading
-	// of bodies themselves.
+	// There is no ReadTimeout: when it passes during a call, net/http ends the call's context.
+	// Exchanges bound the reading of bodies themselves.
 	if f.Limits.CallTimeout > 0 {
 		s.WriteTimeout = f.Limits.CallTimeout + method.MaxWait + f.Limits.BodyTimeout + ReplyTimeout
 	}
@@ -81,7 +82,8 @@ func (f *Front) Server(h http.Handler) *http.Server {
 	return s
 }
 
-// AsError gives err the form that may leave the node. An error without a code is logged under an id that the caller sees.
+// AsError gives err the form that may leave the node. An error without a code is logged under an id
+// that the caller sees.
 func (f *Front) AsError(err error) *host.Error {
 	var e *host.Error
 	if errors.As(err, &e) {
@@ -96,14 +98,16 @@ func (f *Front) AsError(err error) *host.Error {
 	return f.Internal("request failed", slog.Any("error", err))
 }
 
-// Internal logs what went wrong under a fresh id and returns an error that tells no more than this id.
+// Internal logs what went wrong under a fresh id and returns an error that tells no more than this
+// id.
 func (f *Front) Internal(message string, attrs ...any) *host.Error {
 	id := rand.Text()
 	f.Logger.With(attrs...).Error(message, "error_id", id)
 	return host.Errorf(host.Internal, "internal error").With("error_id", id)
 }
 
-// Panicked counts and logs a panic, with the stack of its goroutine, and returns the error for the client.
+// Panicked counts and logs a panic, with the stack of its goroutine, and returns the error for the
+// client.
 func (f *Front) Panicked(message string, p any) *host.Error {
 	f.Meter.panics.Inc()
 	return f.Internal(message, slog.Any("panic", p), slog.String("stack", string(debug.Stack())))

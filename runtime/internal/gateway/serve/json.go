@@ -11,10 +11,12 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// ErrNotJSON is why a message cannot be read at all. Every other fault of a message leaves its socket in order.
+// ErrNotJSON is why a message cannot be read at all. Every other fault of a message leaves its
+// socket in order.
 var ErrNotJSON = host.Errorf(host.InvalidArgument, "the message is not JSON text")
 
-// DecodeJSON reads one JSON value with no members that v does not have. The fault is ErrNotJSON if data is something else.
+// DecodeJSON reads one JSON value with no members that v does not have. The fault is ErrNotJSON if
+// data is something else.
 func DecodeJSON(data []byte, v any) *host.Error {
 	if !utf8.Valid(data) {
 		return ErrNotJSON

@@ -7,10 +7,12 @@ import (
 
 // A Line orders the requests of one WebSocket that are not placed yet.
 //
-//  1. Requests enter the actor's mailbox in the order of their messages. They do not wait for each other's answers.
-//  2. A request that reads begins when no turn is open. It is placed once it has the version that it reads, so that no
-//     later request can enter the mailbox before.
-//  3. A turn is open from when its request is placed until it is answered, or waits for something to appear.
+//  1. Requests enter the actor's mailbox in the order of their messages. They do not wait for each
+//     other's answers.
+//  2. A request that reads begins when no turn is open. It is placed once it has the version that
+//     it reads, so that no later request can enter the mailbox before.
+//  3. A turn is open from when its request is placed until it is answered, or waits for something
+//     to appear.
 //  4. A request that is refused or gives up leaves the line from wherever it stands.
 type Line struct {
 	mu          sync.Mutex

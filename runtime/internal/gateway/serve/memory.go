@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A Memory bounds the memory that is kept for all clients together: bodies of requests, messages of WebSockets, and what
-// waits to be written to those.
+// A Memory bounds the memory that is kept for all clients together: bodies of requests, messages of
+// WebSockets, and what waits to be written to those.
 type Memory struct {
 	limit int64
 	used  atomic.Int64
@@ -36,7 +36,8 @@ func (m *Memory) over() bool { return m.Used() > m.limit }
 // firstRead is how much memory a body gets before any of it has arrived.
 const firstRead = 64 << 10
 
-// A bodyReader takes memory for what it reads, firstRead bytes at a time, because what a header promises is not yet there.
+// A bodyReader takes memory for what it reads, firstRead bytes at a time, because what a header
+// promises is not yet there.
 type bodyReader struct {
 	io.Reader
 	of   *Memory

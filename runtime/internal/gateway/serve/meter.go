@@ -41,9 +41,9 @@ func (l Label) String() string {
 
 // A Meter counts requests, and what responses that last have sent.
 //
-// The number of time series is bounded by what the node's own code declares: types and methods that no behavior names
-// are counted as "unknown", whatever clients send. Handles of series are resolved once and kept, so that counting a
-// request costs two map lookups and a few atomic adds.
+// The number of time series is bounded by what the node's own code declares: types and methods that
+// no behavior names are counted as "unknown", whatever clients send. Handles of series are resolved
+// once and kept, so that counting a request costs two map lookups and a few atomic adds.
 type Meter struct {
 	requests  *prometheus.CounterVec
 	seconds   *prometheus.HistogramVec

@@ -14,26 +14,31 @@ import (
 
 // Options configure a Front. None is required.
 type Options struct {
-	// Behaviors are the actor types of the node. They name the types and methods that appear in metrics (all others are
-	// counted as "unknown"), the creation that a PUT with a body means, and the types whose callers may use SQL. Nil names
-	// none.
+	// Behaviors are the actor types of the node. They name the types and methods that appear in
+	// metrics (all others are counted as "unknown"), the creation that a PUT with a body means, and
+	// the types whose callers may use SQL. Nil names none.
 	Behaviors []*host.Behavior
-	// Authorize is asked about every request except CORS preflights, after the token. An *host.Error is passed on to the
-	// client, any other error becomes permission_denied without details. Nil allows all.
+	// Authorize is asked about every request except CORS preflights, after the token. An
+	// *host.Error is passed on to the client, any other error becomes permission_denied without
+	// details. Nil allows all.
 	Authorize func(context.Context, AuthRequest) error
-	// Token, if not "", is demanded of every request except GET /healthz and the pages of the dashboard, as "Authorization: Bearer <token>". A gateway may take other
-	// tokens in its place for what these allow.
+	// Token, if not "", is demanded of every request except GET /healthz and the pages of the
+	// dashboard, as "Authorization: Bearer <token>". A gateway may take other tokens in its place
+	// for what these allow.
 	Token string
-	// AllowedOrigins are the web origins, such as "https://app.example.com", whose pages may use the gateway from a
-	// browser, besides pages that the gateway's own host serves. "*" stands for all and demands a Token or Authorize.
+	// AllowedOrigins are the web origins, such as "https://app.example.com", whose pages may use
+	// the gateway from a browser, besides pages that the gateway's own host serves. "*" stands for
+	// all and demands a Token or Authorize.
 	AllowedOrigins []string
-	// LoopbackOnly says that the node listens on loopback only. Without a Token, requests are then accepted only if their
-	// Host header is a loopback address or localhost, so that a web page cannot reach the node by pointing a name of its own
-	// at 127.0.0.1. Authorize does not replace that check: such a page looks to it like a program on this machine.
+	// LoopbackOnly says that the node listens on loopback only. Without a Token, requests are then
+	// accepted only if their Host header is a loopback address or localhost, so that a web page
+	// cannot reach the node by pointing a name of its own at 127.0.0.1. Authorize does not replace
+	// that check: such a page looks to it like a program on this machine.
 	LoopbackOnly bool
 	Limits       Limits
-	// Gatherer is what GET /metrics shows, Registerer is where the gateway registers its own metrics. With both nil the
-	// gateway shows its own. A Registerer that is also a Gatherer, such as a *prometheus.Registry, needs no Gatherer.
+	// Gatherer is what GET /metrics shows, Registerer is where the gateway registers its own
+	// metrics. With both nil the gateway shows its own. A Registerer that is also a Gatherer, such
+	// as a *prometheus.Registry, needs no Gatherer.
 	Gatherer   prometheus.Gatherer
 	Registerer prometheus.Registerer
 	// Logger takes panics and errors without a code. Nil discards them.

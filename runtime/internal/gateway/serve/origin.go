@@ -5,7 +5,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host/audit"
 )
 
-// Identify gives the context of the request an origin, for the audit log. A request of an operator needs one, before Authorize is asked.
+// Identify gives the context of the request an origin, for the audit log. A request of an operator
+// needs one, before Authorize is asked.
 func (x *Exchange) Identify() {
 	o := &audit.Origin{Channel: "http", Remote: x.R.RemoteAddr}
 	if values := x.R.Header[audit.Header]; len(values) > 1 {
@@ -22,8 +23,8 @@ func (r AuthRequest) From(o *audit.Origin) AuthRequest {
 	return r
 }
 
-// SetPrincipal names the caller: a user or a program, in any form that operators understand. The audit log shows the name with what
-// the request does.
+// SetPrincipal names the caller: a user or a program, in any form that operators understand. The
+// audit log shows the name with what the request does.
 func (r AuthRequest) SetPrincipal(name string) {
 	if r.origin != nil {
 		r.origin.Principal = name

@@ -32,19 +32,23 @@ var (
 
 // A Socket is the connection under a WebSocket, with the library above it and the network below it.
 //
-// The library does the handshake and reads. What is written goes past it, for three reasons: it writes each message by
-// itself, where several that wait can go in one write; each of its writers waits for the network; and it cannot tell when to
-// give up on a client. So:
+// The library does the handshake and reads. What is written goes past it, for three reasons: it
+// writes each message by itself, where several that wait can go in one write; each of its writers
+// waits for the network; and it cannot tell when to give up on a client. So:
 //
-//  1. Frames are appended to pending as a whole, in the order of their arrival. A goroutine that finds no other
-//     writing then writes until nothing is pending; the others go on. No goroutine is kept for it, and no buffer.
+//  1. Frames are appended to pending as a whole, in the order of their arrival. A goroutine that
+//     finds no other writing then writes until nothing is pending; the others go on. No goroutine
+//     is kept for it, and no buffer.
 //  2. When ConnectionBytes wait to be written, no further message is taken.
-//  3. Each piece of at most StreamBufferBytes has StreamWriteTimeout to be accepted by the network. If it is not, or the
-//     network fails, the connection is closed: a frame may have been cut off.
-//  4. After a close frame nothing is written. The library's close frames have left when its Write returns.
-//  5. A read ends in an error when nothing has come for two heartbeats, or at the time that readBy sets.
+//  3. Each piece of at most StreamBufferBytes has StreamWriteTimeout to be accepted by the network.
+//     If it is not, or the network fails, the connection is closed: a frame may have been cut off.
+//  4. After a close frame nothing is written. The library's close frames have left when its Write
+//     returns.
+//  5. A read ends in an error when nothing has come for two heartbeats, or at the time that readBy
+//     sets.
 //
-// One goroutine reads, with Next and Discard. Any goroutine may write. Read and Write are for the library.
+// One goroutine reads, with Next and Discard. Any goroutine may write. Read and Write are for the
+// library.
 type Socket struct {
 	net.Conn
 	front *Front
@@ -87,7 +91,8 @@ func (s *Socket) alive() {
 	s.Conn.SetReadDeadline(by)
 }
 
-// ReadUntil bounds reads from now on; the zero time does not. Once the socket is closing it changes nothing.
+// ReadUntil bounds reads from now on; the zero time does not. Once the socket is closing it changes
+// nothing.
 func (s *Socket) ReadUntil(by time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,9 +101,10 @@ func (s *Socket) ReadUntil(by time.Time) {
 	}
 }
 
-// Write implements net.Conn for the library, which writes no more than close frames: each in one piece, because its
-// buffer has room for it. It returns when the frame has left, because the network connection is closed next: a frame that
-// waited behind what another goroutine writes would be lost.
+// Write implements net.Conn for the library, which writes no more than close frames: each in one
+// piece, because its buffer has room for it. It returns when the frame has left, because the
+// network connection is closed next: a frame that waited behind what another goroutine writes would
+// be lost.
 func (s *Socket) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,8 +154,8 @@ func (s *Socket) frame(first byte, payload []byte) {
 	s.queue(payload)
 }
 
-// flush writes what is pending unless another goroutine is at it, which then does. It releases mu while it writes.
-// REQUIRES: mu
+// flush writes what is pending unless another goroutine is at it, which then does. It releases mu
+// while it writes. REQUIRES: mu
 func (s *Socket) flush() {
 	if s.writing {
 		return
@@ -229,8 +235,8 @@ func (s *Socket) Send(payload []byte) error {
 	return s.err
 }
 
-// SendAll queues messages and waits until they are written, or nearly: less than StreamBufferBytes waits then. So what
-// comes faster than the client reads waits where it comes from.
+// SendAll queues messages and waits until they are written, or nearly: less than StreamBufferBytes
+// waits then. So what comes faster than the client reads waits where it comes from.
 func (s *Socket) SendAll(payloads [][]byte) error {
 	defer s.front.Meter.sent.Add(float64(len(payloads)))
 	s.mu.Lock()
@@ -255,7 +261,8 @@ func (s *Socket) Wait() {
 	s.drained(s.front.Limits.ConnectionBytes / 2)
 }
 
-// drained flushes, and waits while another goroutine writes, until less than n bytes wait. REQUIRES: mu
+// drained flushes, and waits while another goroutine writes, until less than n bytes wait.
+// REQUIRES: mu
 func (s *Socket) drained(n int) {
 	s.flush()
 	for s.waiting() >= n && s.err == nil {
@@ -280,8 +287,8 @@ func (s *Socket) control(first byte, payload []byte) {
 	s.flush()
 }
 
-// Farewell queues a last message and the close frame, and bounds how long the client may take to answer it. Only the first
-// one counts.
+// Farewell queues a last message and the close frame, and bounds how long the client may take to
+// answer it. Only the first one counts.
 func (s *Socket) Farewell(payload []byte, code websocket.StatusCode, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

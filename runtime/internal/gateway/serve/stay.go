@@ -21,15 +21,17 @@ var errClosing = errors.New("gateway: closing")
 type Kind uint8
 
 const (
-	// EventStream is a response of server-sent events that is no connection: it counts against Limits.Streams.
+	// EventStream is a response of server-sent events that is no connection: it counts against
+	// Limits.Streams.
 	EventStream Kind = iota
-	// EventConnection is a connection to an actor over server-sent events, and WebSocket is one over a WebSocket: both
-	// count against Limits.Connections.
+	// EventConnection is a connection to an actor over server-sent events, and WebSocket is one
+	// over a WebSocket: both count against Limits.Connections.
 	EventConnection
 	WebSocket
 )
 
-// A Stay is one client with a response that lasts: a subscriber, a connection, a worker that listens, a reader that follows.
+// A Stay is one client with a response that lasts: a subscriber, a connection, a worker that
+// listens, a reader that follows.
 //
 //  1. It counts against its limit, and in the metric of its kind, from Admit until Done.
 //  2. Its context ends when the front shuts down. Shutdown waits for Done.
@@ -40,7 +42,8 @@ type Stay struct {
 	cancel context.CancelCauseFunc
 }
 
-// Admit opens a Stay, unless there are too many or the front shuts down. The caller calls Done at its end.
+// Admit opens a Stay, unless there are too many or the front shuts down. The caller calls Done at
+// its end.
 func (f *Front) Admit(ctx context.Context, kind Kind) (*Stay, *host.Error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,7 +83,8 @@ func (s *Stay) Cancel() { s.cancel(nil) }
 // Closing reports whether the context has ended because the front shuts down.
 func (s *Stay) Closing() bool { return context.Cause(s.ctx) == errClosing }
 
-// Why returns the error for the client after a call failed with fault: ErrShutdown if the shutdown is the cause.
+// Why returns the error for the client after a call failed with fault: ErrShutdown if the shutdown
+// is the cause.
 func (s *Stay) Why(fault *host.Error) *host.Error {
 	if s.Closing() {
 		return ErrShutdown
@@ -114,7 +118,8 @@ func (f *Front) Open() int {
 // Closing reports whether the front shuts down. Gateways then refuse new requests with ErrShutdown.
 func (f *Front) Closing() bool { return f.closing.Load() }
 
-// Drain begins the shutdown, without waiting: it refuses new requests and ends the context of every Stay.
+// Drain begins the shutdown, without waiting: it refuses new requests and ends the context of every
+// Stay.
 func (f *Front) Drain() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,9 +134,10 @@ func (f *Front) Drain() {
 	}
 }
 
-// Shutdown ends all event streams and WebSockets with a final message and waits for them. New requests are refused as
-// unavailable. Shutdown does not wait for running calls, except those over WebSockets: that is for the server and the node
-// to do. It returns ctx's error if ctx ends first, and may be called again.
+// Shutdown ends all event streams and WebSockets with a final message and waits for them. New
+// requests are refused as unavailable. Shutdown does not wait for running calls, except those over
+// WebSockets: that is for the server and the node to do. It returns ctx's error if ctx ends first,
+// and may be called again.
 func (f *Front) Shutdown(ctx context.Context) error {
 	f.Drain()
 	select {
@@ -143,5 +149,6 @@ func (f *Front) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Close is Shutdown without a limit of time other than the one that each Stay has for its last write.
+// Close is Shutdown without a limit of time other than the one that each Stay has for its last
+// write.
 func (f *Front) Close() error { return f.Shutdown(context.Background()) }

@@ -17,15 +17,16 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// socketReadBuffer suits the usual message, and socketWriteBuffer the longest frame that the library writes by itself: a
-// control frame of 127 bytes. They stay with a WebSocket for as long as it is open.
+// socketReadBuffer suits the usual message, and socketWriteBuffer the longest frame that the
+// library writes by itself: a control frame of 127 bytes. They stay with a WebSocket for as long as
+// it is open.
 const (
 	socketReadBuffer  = 512
 	socketWriteBuffer = 128
 )
 
-// A hijacker is the response of a handshake. It hands the library a Socket with small buffers for the connection, and
-// keeps what the library says about a handshake that is not valid.
+// A hijacker is the response of a handshake. It hands the library a Socket with small buffers for
+// the connection, and keeps what the library says about a handshake that is not valid.
 type hijacker struct {
 	http.ResponseWriter
 	front  *Front
@@ -61,7 +62,8 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return s, bufio.NewReadWriter(bufio.NewReaderSize(s, socketReadBuffer), bufio.NewWriterSize(s, socketWriteBuffer)), nil
 }
 
-// Upgrade makes the request a WebSocket. On failure it answers, with refusal if there is one, and returns nil.
+// Upgrade makes the request a WebSocket. On failure it answers, with refusal if there is one, and
+// returns nil.
 func (x *Exchange) Upgrade(subprotocol string, refusal *host.Error) *Socket {
 	if x.R.ProtoMajor != 1 {
 		x.Fail(cmp.Or(refusal, host.Errorf(host.InvalidArgument, "a WebSocket needs HTTP/1.1")))
@@ -111,9 +113,9 @@ var ErrLeft = host.Errorf(host.Canceled, "the client has left")
 
 // Next reads a message of text and has decode read it, which must not keep the data.
 //
-// A code other than 0 means that there is no message and no next one either: NoMessage if the client is gone, or the code to
-// close with. An error of decode is returned without a code. Without any error, the message holds that many bytes of
-// Front.Memory, which the caller gives back.
+// A code other than 0 means that there is no message and no next one either: NoMessage if the
+// client is gone, or the code to close with. An error of decode is returned without a code. Without
+// any error, the message holds that many bytes of Front.Memory, which the caller gives back.
 func (s *Socket) Next(decode func(data []byte) *host.Error) (held int64, fault *host.Error, code websocket.StatusCode) {
 	typ, r, err := s.ws.Reader(context.Background())
 	if err != nil {
@@ -148,8 +150,8 @@ func (s *Socket) Next(decode func(data []byte) *host.Error) (held int64, fault *
 	return held, nil, 0
 }
 
-// gone judges why nothing can be read: ErrLeft if the client closed the WebSocket, which counts unless this side did so
-// before.
+// gone judges why nothing can be read: ErrLeft if the client closed the WebSocket, which counts
+// unless this side did so before.
 func (s *Socket) gone(err error) *host.Error {
 	switch websocket.CloseStatus(err) {
 	case websocket.StatusNormalClosure, websocket.StatusGoingAway, websocket.StatusNoStatusRcvd:
@@ -176,8 +178,8 @@ func (s *Socket) Discard() {
 // CloseNow closes the connection without a word.
 func (s *Socket) CloseNow() { s.ws.CloseNow() }
 
-// buffers holds what sockets write from and what clients' messages are read into. A buffer that grew beyond keptBuffer is
-// not kept.
+// buffers holds what sockets write from and what clients' messages are read into. A buffer that
+// grew beyond keptBuffer is not kept.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 const keptBuffer = 64 << 10

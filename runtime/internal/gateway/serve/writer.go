@@ -14,7 +14,8 @@ var ErrGone = errors.New("gateway: client gone")
 
 // A Writer writes a response that lasts, from a buffer that its user appends to.
 //
-//  1. Each write has Limits.StreamWriteTimeout to be accepted. A client that takes longer is too slow and is cut off.
+//  1. Each write has Limits.StreamWriteTimeout to be accepted. A client that takes longer is too
+//     slow and is cut off.
 //  2. Between writes there is no deadline, so that a quiet response lives on.
 type Writer struct {
 	Buf []byte
@@ -85,8 +86,8 @@ func AppendEvent(b []byte, name string, data []byte) []byte {
 	return append(b, "\n\n"...)
 }
 
-// AppendField appends a value, in as many fields as it has lines: none of its bytes can end the field, except that all
-// line ends are read back as \n.
+// AppendField appends a value, in as many fields as it has lines: none of its bytes can end the
+// field, except that all line ends are read back as \n.
 func AppendField[T string | []byte](b []byte, prefix string, value T) []byte {
 	b = append(b, prefix...)
 	for i := 0; i < len(value); i++ {

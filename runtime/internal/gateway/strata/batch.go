@@ -198,7 +198,8 @@ func (in *kvBatchExists) run(c *call) (any, error) {
 	return map[string]any{"BoolList": list}, err
 }
 
-// kvBatchDelete removes values with one commit. The version of an item is that of the commit, or null if there was no value.
+// kvBatchDelete removes values with one commit. The version of an item is that of the commit, or
+// null if there was no value.
 type kvBatchDelete struct{ keys }
 
 func (in *kvBatchDelete) run(c *call) (any, error) {

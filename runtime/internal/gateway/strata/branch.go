@@ -5,8 +5,8 @@ import (
 	"github.com/cairn-run/cairn/actor/kv"
 )
 
-// branch returns the branch of a command. The first is the store itself. A command of a transaction is about that of the
-// transaction.
+// branch returns the branch of a command. The first is the store itself. A command of a transaction
+// is about that of the transaction.
 func (c *call) branch(given *text) (kv.Branch, error) {
 	name, err := given.name("branch")
 	switch {

@@ -49,7 +49,8 @@ var commands = map[string]func() command{
 	"TxnIsActive":   func() command { return new(txnIsActive) },
 }
 
-// parse decodes the body of a request. A command is {NAME:{members}}, or "NAME" if it needs none. session is "" if there is none.
+// parse decodes the body of a request. A command is {NAME:{members}}, or "NAME" if it needs none.
+// session is "" if there is none.
 func parse(body []byte) (session string, cmd command, err error) {
 	var in struct {
 		Session *text    `json:"session"`
@@ -90,7 +91,8 @@ func parse(body []byte) (session string, cmd command, err error) {
 	return session, cmd, nil
 }
 
-// split returns the name of a command and the object with its members, and whether the text is a command. The text is JSON.
+// split returns the name of a command and the object with its members, and whether the text is a
+// command. The text is JSON.
 func split(text []byte) (name string, members json.RawMessage, fits bool) {
 	p := parser{text: text}
 	switch p.next() {

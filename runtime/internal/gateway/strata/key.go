@@ -17,7 +17,8 @@ const (
 )
 
 const (
-	// defaultName is the name of the space, and of the branch, that is meant by a command without one.
+	// defaultName is the name of the space, and of the branch, that is meant by a command without
+	// one.
 	defaultName = "default"
 	// reserved is what keys must not begin with.
 	reserved = "_strata/"
@@ -77,7 +78,8 @@ func (t *target) open(c *call) (*space, error) {
 // key returns the key of an entry.
 func (s *space) key(key text) kv.Key { return kv.Key{s.name, string(key)} }
 
-// keyOf returns the key of an entry for clients. Other interfaces may have stored others below the name of the space.
+// keyOf returns the key of an entry for clients. Other interfaces may have stored others below the
+// name of the space.
 func keyOf(key kv.Key) (s string, is bool) {
 	if len(key) == 2 {
 		s, is = key[1].(string)
@@ -96,8 +98,9 @@ func names(k kv.Key) (space, key string, is bool) {
 // after ends the key that comes next behind another one.
 var after = hostkv.Raw{0}
 
-// selection selects the keys that begin with a prefix, nil for all, and come behind one, "" for the first. A string ends with a
-// zero byte as it is stored, so that the bytes before it are those of all strings that begin alike.
+// selection selects the keys that begin with a prefix, nil for all, and come behind one, "" for the
+// first. A string ends with a zero byte as it is stored, so that the bytes before it are those of
+// all strings that begin alike.
 func (s *space) selection(prefix *text, last string) (kv.Selection, error) {
 	begin := kv.Key{s.name, hostkv.Raw{stringTag}}
 	if prefix != nil && *prefix != "" {

@@ -25,7 +25,8 @@ type entries interface {
 	All(ctx context.Context, c kv.ListConfig) iter.Seq2[kv.Entry, error]
 }
 
-// A moment says when entries are read: at a time in microseconds since 1970, or at a version. Without both it is now.
+// A moment says when entries are read: at a time in microseconds since 1970, or at a version.
+// Without both it is now.
 type moment struct {
 	AsOf      *uint64 `json:"as_of"`
 	AtVersion *uint64 `json:"at_version"`
@@ -84,8 +85,8 @@ func (s *space) write(size int, mutations ...kv.Mutation) (kv.Result, error) {
 	return s.store.Commit(s.c.ctx, kv.Commit{Mutations: mutations})
 }
 
-// keepHistory makes the space a scope that keeps versions, unless it is one, or a scope of all keeps some. A client that may not do
-// that goes on without.
+// keepHistory makes the space a scope that keeps versions, unless it is one, or a scope of all
+// keeps some. A client that may not do that goes on without.
 func (s *space) keepHistory() error {
 	kept, err := s.kept()
 	if err == nil && !kept {
@@ -118,7 +119,8 @@ func (s *space) kept() (bool, error) {
 // there returns an error if there is no such branch.
 func (s *space) there() error { return s.c.there(shownBranch(s.store.Name())) }
 
-// version is the answer about a write: null in a transaction, whose version is known after its commit.
+// version is the answer about a write: null in a transaction, whose version is known after its
+// commit.
 func (s *space) version(r kv.Result) *uint64 {
 	if r.Version == 0 {
 		return nil

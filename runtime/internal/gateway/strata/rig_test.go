@@ -69,7 +69,8 @@ func (s *store) want(answer, command string) {
 	errorIf(s.T, status != 200 || got != answer, "%s: %d %s, not %s", command, status, got, answer)
 }
 
-// ok executes a command that succeeds, and returns the answer with words for its versions and times.
+// ok executes a command that succeeds, and returns the answer with words for its versions and
+// times.
 func (s *store) ok(command string) string {
 	s.T.Helper()
 	status, got := s.do(command)
@@ -113,7 +114,8 @@ func (s *store) tok(input string) *store {
 	return &other
 }
 
-// bodies wants some bodies to be refused with a status and the name of an error: bodies and texts of the errors by turns.
+// bodies wants some bodies to be refused with a status and the name of an error: bodies and texts
+// of the errors by turns.
 func (s *store) bodies(status int, name string, bodies ...string) {
 	s.T.Helper()
 	for i := 0; i < len(bodies); i += 2 {

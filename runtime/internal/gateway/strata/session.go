@@ -32,8 +32,8 @@ const (
 	madeSessions  = "txn:"           // begins the names of sessions that TxnBegin makes
 )
 
-// A sessionKey names a session. Each actor has names of its own, and so have callers with other credentials: one may not read or
-// commit what another has in its transaction.
+// A sessionKey names a session. Each actor has names of its own, and so have callers with other
+// credentials: one may not read or commit what another has in its transaction.
 type sessionKey struct {
 	actor  string
 	caller [sha256.Size]byte
@@ -88,8 +88,9 @@ type sessions struct {
 // usage is what transactions take.
 type usage struct{ transactions, bytes int }
 
-// take counts what a session takes more. A caller gets no more of its actor than it leaves free there, and an actor no more of the
-// gateway: so none takes all. A third of the transactions is for callers without any. REQUIRES: mu.
+// take counts what a session takes more. A caller gets no more of its actor than it leaves free
+// there, and an actor no more of the gateway: so none takes all. A third of the transactions is for
+// callers without any. REQUIRES: mu.
 func (r *sessions) take(s *session, n usage) error {
 	takers := s.key.takers()
 	newcomer := r.taken[takers[0]].transactions == 0
@@ -136,7 +137,8 @@ func (r *sessions) sweep(now time.Time) {
 	}
 }
 
-// lapse ends the transaction of a session, and remembers that. REQUIRES: mu, and no other request that uses the session.
+// lapse ends the transaction of a session, and remembers that. REQUIRES: mu, and no other request
+// that uses the session.
 func (r *sessions) lapse(s *session) {
 	r.drop(s)
 	s.tx, s.lapsed = nil, true
@@ -181,8 +183,8 @@ func (r *sessions) begin(s *session) error {
 	return nil
 }
 
-// enter waits until no other request uses a session. Both results are nil if it has no transaction. After one that is active,
-// leave must follow.
+// enter waits until no other request uses a session. Both results are nil if it has no transaction.
+// After one that is active, leave must follow.
 func (r *sessions) enter(c *kvrest.Request, name string) (active, lapsed *session, err error) {
 	r.mu.Lock()
 	r.sweep(time.Now())
@@ -293,7 +295,8 @@ type reads struct {
 	r *sessions
 }
 
-// grow counts what the transaction has read. One that has read too much ends, because it has it already.
+// grow counts what the transaction has read. One that has read too much ends, because it has it
+// already.
 func (v reads) grow(n int) error {
 	err := v.r.grow(v.s, n)
 	if err != nil {

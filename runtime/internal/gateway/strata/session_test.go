@@ -263,7 +263,8 @@ func TestCallersShareTransactions(t *testing.T) {
 	tx.ok(`"TxnCommit"`)
 }
 
-// Requests of one session come one after the other, and sessions beside each other. Each increment is counted once.
+// Requests of one session come one after the other, and sessions beside each other. Each increment
+// is counted once.
 func TestSessionsAtOnce(t *testing.T) {
 	s := open(t)
 	s.want(`{"Version":3}`, `{"KvPut":{"key":"n","value":0}}`)

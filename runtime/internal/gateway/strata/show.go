@@ -36,7 +36,8 @@ func appendBytes(dst, b []byte) []byte {
 	return append(base64.StdEncoding.AppendEncode(append(dst, `{"Bytes":"`...), b), `"}`...)
 }
 
-// appendDouble appends a double such that it is none but one. JSON has no NaN, which only other interfaces can store.
+// appendDouble appends a double such that it is none but one. JSON has no NaN, which only other
+// interfaces can store.
 func appendDouble(dst []byte, f float64) []byte {
 	dst = append(dst, `{"Float":`...)
 	if math.IsNaN(f) || math.IsInf(f, 0) {

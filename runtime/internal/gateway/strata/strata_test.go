@@ -77,7 +77,8 @@ func TestListsHaveLimitsAndCursors(t *testing.T) {
 	}
 }
 
-// The prefix of a list is of letters, and other interfaces may have stored other keys below the name of the space.
+// The prefix of a list is of letters, and other interfaces may have stored other keys below the
+// name of the space.
 func TestPrefixesAreOfLetters(t *testing.T) {
 	s := open(t)
 	for _, key := range []string{"a", "ab", "ab/c", "b", "é", "éa"} {
@@ -240,7 +241,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	errorIf(t, !strings.Contains(second, `"version":20,`) || !strings.HasSuffix(second, `"next":20}`), "%v", second)
 }
 
-// A read as of a time is one of the last version that was committed by then. The clock decides about no order.
+// A read as of a time is one of the last version that was committed by then. The clock decides
+// about no order.
 func TestATimeIsThatOfAVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)

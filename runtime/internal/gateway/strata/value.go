@@ -15,9 +15,10 @@ import (
 	"github.com/cairn-run/cairn/actor/kv"
 )
 
-// A value of a client is a Value of Strata as it is written there: "Null", {"Bool":true}, {"Int":1}, {"Float":1.5},
-// {"String":"x"}, {"Bytes":base64}, {"Array":[values]} or {"Object":{name:value}}. Any other JSON is a value, too: an object
-// with one member that has one of these names, and the string "Null", are always what they are here. It is stored as CBOR.
+// A value of a client is a Value of Strata as it is written there: "Null", {"Bool":true},
+// {"Int":1}, {"Float":1.5}, {"String":"x"}, {"Bytes":base64}, {"Array":[values]} or
+// {"Object":{name:value}}. Any other JSON is a value, too: an object with one member that has one
+// of these names, and the string "Null", are always what they are here. It is stored as CBOR.
 
 // The limits of values.
 const (
@@ -51,7 +52,8 @@ type wrongValue struct{ path, text string }
 
 func (w *wrongValue) Error() string { return w.path + " " + w.text }
 
-// maxStep and maxPath bound what an error shows of the names that lead to a part of a value, in bytes.
+// maxStep and maxPath bound what an error shows of the names that lead to a part of a value, in
+// bytes.
 const (
 	maxStep = 60
 	maxPath = 200
@@ -72,7 +74,8 @@ func below(step string, err error) error {
 
 func wrongf(format string, args ...any) error { return &wrongValue{text: fmt.Sprintf(format, args...)} }
 
-// parseValue reads a value of a client. The text is JSON without members that are given twice. member names it in errors.
+// parseValue reads a value of a client. The text is JSON without members that are given twice.
+// member names it in errors.
 func parseValue(text []byte, member string) (kv.Value, error) {
 	if len(text) == 0 {
 		return kv.Value{}, invalid(member, "is missing; null is one")
@@ -306,7 +309,8 @@ func (p *parser) object(tagged bool) error {
 	return nil
 }
 
-// tags read what the tags stand in front of. The token is that of a value that is no array and no object.
+// tags read what the tags stand in front of. The token is that of a value that is no array and no
+// object.
 var tags = map[string]func(p *parser, token []byte) error{
 	`"Null"`: func(p *parser, token []byte) error { return p.word(token, cborNull, "null") },
 	`"Bool"`: func(p *parser, token []byte) error {

@@ -200,7 +200,8 @@ func TestErrorsShowPartsOfLongNames(t *testing.T) {
 	}
 }
 
-// TestLongCommandsTakeBoundedMemory parses commands whose lists and objects have more elements than any that is done.
+// TestLongCommandsTakeBoundedMemory parses commands whose lists and objects have more elements than
+// any that is done.
 func TestLongCommandsTakeBoundedMemory(t *testing.T) {
 	const size = 256 << 10
 	many := func(one string) string { return strings.Repeat(one+",", size/(len(one)+1)-100) + one }
@@ -249,7 +250,8 @@ func TestATransactionInUseIsNotIdle(t *testing.T) {
 	})
 }
 
-// Transactions that ended by themselves, or because they read too much, leave their room to others of their actor.
+// Transactions that ended by themselves, or because they read too much, leave their room to others
+// of their actor.
 func TestTheRoomOfTransactionsThatEnded(t *testing.T) {
 	r := &sessions{open: make(map[sessionKey]*session), taken: make(map[sessionKey]usage)}
 	began := func(name string) *session {

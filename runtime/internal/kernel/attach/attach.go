@@ -1,5 +1,5 @@
-// Package attach keeps values with an object for packages that the object does not know. Each package attaches values of
-// its own types, and finds them by type.
+// Package attach keeps values with an object for packages that the object does not know. Each
+// package attaches values of its own types, and finds them by type.
 package attach
 
 import (
@@ -7,10 +7,12 @@ import (
 	"sync/atomic"
 )
 
-// A List holds the values that are attached to one object. The zero List is empty. Safe for concurrent use.
+// A List holds the values that are attached to one object. The zero List is empty. Safe for
+// concurrent use.
 type List struct {
 	first atomic.Pointer[node]
-	// Ended is set when the owner of the list is no longer used. Nothing closes a value that is attached later.
+	// Ended is set when the owner of the list is no longer used. Nothing closes a value that is
+	// attached later.
 	Ended atomic.Bool
 }
 
@@ -29,8 +31,8 @@ func Get[T comparable](l *List) (found T) {
 	return found
 }
 
-// Make returns the value of a type. If there is none, it attaches the result of make. Every caller gets the same value,
-// but make may run more often.
+// Make returns the value of a type. If there is none, it attaches the result of make. Every caller
+// gets the same value, but make may run more often.
 func Make[T comparable](l *List, make func() T) T {
 	var zero T
 	for {

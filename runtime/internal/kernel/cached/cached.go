@@ -3,8 +3,9 @@ package cached
 
 import "github.com/cairn-run/cairn/engine"
 
-// A Value is what a core remembers of its actor's rows, so that it reads them once. It is as of a version of the write set:
-// when turns are undone, what was remembered since is forgotten, and read again.
+// A Value is what a core remembers of its actor's rows, so that it reads them once. It is as of a
+// version of the write set: when turns are undone, what was remembered since is forgotten, and read
+// again.
 type Value[T any] struct {
 	Value T
 	Known bool

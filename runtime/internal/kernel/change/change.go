@@ -1,5 +1,5 @@
-// Package change makes what a node publishes of its actors: the changes of a commit, in an outbox that is written with it, and
-// transitions that have no commit.
+// Package change makes what a node publishes of its actors: the changes of a commit, in an outbox
+// that is written with it, and transitions that have no commit.
 package change
 
 import (
@@ -13,8 +13,8 @@ import (
 
 // A Sink publishes what actors' commits changed.
 type Sink interface {
-	// Committed hands over a change set that is durable and stands in the outbox under seq. It is called in version order
-	// per actor and must not block.
+	// Committed hands over a change set that is durable and stands in the outbox under seq. It is
+	// called in version order per actor and must not block.
 	Committed(seq uint64, cs *engine.ChangeSet)
 	// Life hands over a change that has no commit, best effort. It must not block.
 	Life(cs *engine.ChangeSet)
@@ -31,8 +31,8 @@ type Feed struct {
 // Wanted reports whether what changes is told to a sink or a follower.
 func (f *Feed) Wanted() bool { return f.Sink != nil || f.Live.following.Load() > 0 }
 
-// Add appends a change to list. If it is not wanted, data is not called. If the data is no map, it becomes the
-// member "data" of one; the version and the kind are added.
+// Add appends a change to list. If it is not wanted, data is not called. If the data is no map, it
+// becomes the member "data" of one; the version and the kind are added.
 func (f *Feed) Add(list *[]engine.Change, kind engine.ChangeKind, name string, version engine.Version, data func() any) {
 	if f.Wanted() {
 		*list = append(*list, of(kind, name, version, data()))

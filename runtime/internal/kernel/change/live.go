@@ -14,13 +14,15 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
-// What a follower holds that was not taken yet: so many change sets, with so many bytes of data that is passed on.
+// What a follower holds that was not taken yet: so many change sets, with so many bytes of data
+// that is passed on.
 const (
 	maxHeld      = 4096
 	maxHeldBytes = 1 << 20
 )
 
-// Live passes change sets on to followers in memory. The zero Live has none. Safe for concurrent use.
+// Live passes change sets on to followers in memory. The zero Live has none. Safe for concurrent
+// use.
 type Live struct {
 	following atomic.Int32
 	mu        sync.RWMutex

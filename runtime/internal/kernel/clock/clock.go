@@ -14,14 +14,14 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 )
 
-// A Clock fires what is due in the wake index: one goroutine, one timer, whatever the number of rows. Rows due at 0 are for
-// the start of the node only, and it leaves them alone.
+// A Clock fires what is due in the wake index: one goroutine, one timer, whatever the number of
+// rows. Rows due at 0 are for the start of the node only, and it leaves them alone.
 //
 // Invariants:
-//  1. A row on its way through a mailbox is in flight, so it fires once at a time. How many may be in flight is bounded,
-//     which paces the wake-ups after a restart.
-//  2. A row stands until a turn of its work clears it. One whose actor cannot run is put off, and tried again when the actor
-//     may run.
+//  1. A row on its way through a mailbox is in flight, so it fires once at a time. How many may be
+//     in flight is bounded, which paces the wake-ups after a restart.
+//  2. A row stands until a turn of its work clears it. One whose actor cannot run is put off, and
+//     tried again when the actor may run.
 type Clock struct {
 	o    Options
 	wake chan struct{}
@@ -41,9 +41,9 @@ type Options struct {
 	Index interface {
 		Wakes(after []byte, until int64, limit int) ([]engine.Wake, error)
 	}
-	// Post starts what a due row asks for. It returns the address of a paused actor, for which the row must wait. If it
-	// has posted the row, Done or Paused of the firing is called once, and otherwise neither is.
-	// The row may have left the index since the clock has read it.
+	// Post starts what a due row asks for. It returns the address of a paused actor, for which the
+	// row must wait. If it has posted the row, Done or Paused of the firing is called once, and
+	// otherwise neither is. The row may have left the index since the clock has read it.
 	Post func(*Firing) (posted bool, paused *host.Address, err error)
 	// Paused keeps the rows of paused actors.
 	Paused *park.Lot
@@ -110,13 +110,15 @@ func (k *Clock) Run() {
 	}
 }
 
-// fire posts what is due, as far as there is room, and returns when to look again; zero means when poked.
+// fire posts what is due, as far as there is room, and returns when to look again; zero means when
+// poked.
 func (k *Clock) fire() (time.Time, error) {
 	// Until the scan is over, every poke counts: next stands at "never".
 	k.mu.Lock()
 	k.next = 0
 	now := time.Now()
-	// Rows that have fired leave tombstones until the store compacts them: the scan begins where there may be rows.
+	// Rows that have fired leave tombstones until the store compacts them: the scan begins where
+	// there may be rows.
 	floor := k.floor
 	if floor == nil {
 		floor = keyspace.AppendWakeTime(nil, 1)
@@ -185,7 +187,8 @@ func (k *Clock) lower(place []byte) {
 	}
 }
 
-// before returns the place after which a scan begins with a row: the row without the zero byte that ends it.
+// before returns the place after which a scan begins with a row: the row without the zero byte that
+// ends it.
 func before(row []byte) []byte { return bytes.TrimSuffix(row, []byte{0}) }
 
 func (k *Clock) full() bool {
@@ -194,7 +197,8 @@ func (k *Clock) full() bool {
 	return k.running >= k.o.Most
 }
 
-// start posts one due row, unless it is in flight; it returns when to try the row again, if that is known.
+// start posts one due row, unless it is in flight; it returns when to try the row again, if that is
+// known.
 func (k *Clock) start(row engine.Wake, now time.Time) time.Time {
 	id := string(row.Row)
 	k.mu.Lock()
@@ -214,8 +218,8 @@ func (k *Clock) start(row engine.Wake, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// Done takes the row out of flight. After an error it is put off: until the time that the error names, if the actor has
-// failed, or else for a while.
+// Done takes the row out of flight. After an error it is put off: until the time that the error
+// names, if the actor has failed, or else for a while.
 func (f *Firing) Done(err error) {
 	f.finish(err)
 	f.clock.again()
@@ -227,7 +231,8 @@ func (f *Firing) Paused(addr host.Address) {
 	f.clock.again()
 }
 
-// pausedRow is how long the rows of a paused actor are left alone if it is neither resumed nor destroyed.
+// pausedRow is how long the rows of a paused actor are left alone if it is neither resumed nor
+// destroyed.
 const pausedRow = 24 * time.Hour
 
 // putOff takes the row out of flight until its actor is resumed, and returns when to try it again.

@@ -112,7 +112,8 @@ func run(t *testing.T, o Options, test func(*Clock)) {
 	})
 }
 
-// TestRowsFireOnceWhenTheyAreDue sets rows at random times, while other rows fire and take their time.
+// TestRowsFireOnceWhenTheyAreDue sets rows at random times, while other rows fire and take their
+// time.
 func TestRowsFireOnceWhenTheyAreDue(t *testing.T) {
 	var x index
 	fired, running, most := make(map[string]time.Time), 0, 0
@@ -193,7 +194,8 @@ func TestRowsInFlightAreBounded(t *testing.T) {
 	})
 }
 
-// TestARowThatStandsIsTriedAgain has work that fails, before it is in a mailbox and after that, and work that does nothing.
+// TestARowThatStandsIsTriedAgain has work that fails, before it is in a mailbox and after that, and
+// work that does nothing.
 func TestARowThatStandsIsTriedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  func() error

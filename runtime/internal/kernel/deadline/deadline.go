@@ -1,4 +1,5 @@
-// Package deadline has contexts with a deadline that cost nothing until code waits for them, because most handlers never do.
+// Package deadline has contexts with a deadline that cost nothing until code waits for them,
+// because most handlers never do.
 package deadline
 
 import (
@@ -8,9 +9,9 @@ import (
 	"time"
 )
 
-// A Context ends with its parent, at its deadline, or when its owner ends it. Its channel and its timer are made when the channel is
-// first asked for. It keeps neither parent nor timer, so that it stays small: the owner gives them to each method. The parent
-// may be nil.
+// A Context ends with its parent, at its deadline, or when its owner ends it. Its channel and its
+// timer are made when the channel is first asked for. It keeps neither parent nor timer, so that it
+// stays small: the owner gives them to each method. The parent may be nil.
 type Context struct {
 	// Mu guards the context, and what its owner keeps with it.
 	Mu     sync.Mutex
@@ -65,7 +66,8 @@ func (c *Context) Begin(parent context.Context, start time.Time, limit time.Dura
 // Latest returns when the context ends at the latest.
 func (c *Context) Latest() time.Time { return c.Start.Add(c.limit) }
 
-// Wait returns the channel that is closed when the context ends. first: nobody had asked for it, and the context goes on.
+// Wait returns the channel that is closed when the context ends. first: nobody had asked for it,
+// and the context goes on.
 //
 // REQUIRES: c.Mu
 func (c *Context) Wait(parent context.Context, timer *Timer) (done <-chan struct{}, first bool) {

@@ -47,7 +47,8 @@ func (c *owner) close() {
 	c.Cancel(c.timer)
 }
 
-// TestTimerEndsEachContextAtItsDeadline uses one timer for contexts that end before their deadline, at it, and after it.
+// TestTimerEndsEachContextAtItsDeadline uses one timer for contexts that end before their deadline,
+// at it, and after it.
 func TestTimerEndsEachContextAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +74,8 @@ func TestTimerEndsEachContextAtItsDeadline(t *testing.T) {
 	})
 }
 
-// TestTimerThatFiresLate is for a timer that was set for a context and fires when there is another one.
+// TestTimerThatFiresLate is for a timer that was set for a context and fires when there is another
+// one.
 func TestTimerThatFiresLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -88,7 +90,8 @@ func TestTimerThatFiresLate(t *testing.T) {
 	})
 }
 
-// TestContextEndsWithItsParent has a parent that ended before, a parent that ends later, and no parent.
+// TestContextEndsWithItsParent has a parent that ended before, a parent that ends later, and no
+// parent.
 func TestContextEndsWithItsParent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Timer ends contexts at their deadlines, one context after the other. Most contexts end before, and setting a timer anew costs
-// less than making one. The zero value is ready.
+// A Timer ends contexts at their deadlines, one context after the other. Most contexts end before,
+// and setting a timer anew costs less than making one. The zero value is ready.
 type Timer struct {
 	mu    sync.Mutex
 	timer *time.Timer // nil before the first context

@@ -1,4 +1,5 @@
-// Package directory finds the values in memory by key. Lookups of different keys seldom wait for each other.
+// Package directory finds the values in memory by key. Lookups of different keys seldom wait for
+// each other.
 package directory
 
 import (
@@ -20,7 +21,8 @@ type shard[V comparable] struct {
 	closed bool // no value is added
 }
 
-// shrunk is how many values a map must have had to be made anew when few are left: a map does not shrink.
+// shrunk is how many values a map must have had to be made anew when few are left: a map does not
+// shrink.
 const shrunk = 32
 
 // New returns an empty directory.
@@ -44,8 +46,9 @@ func (d *Directory[V]) Find(key []byte) V {
 	return sh.values[string(key)]
 }
 
-// FindOrMake returns the value of a key. If there is none, it adds the result of make. It returns the zero value if there is
-// none and the directory has closed. make is called with a lock of the directory held.
+// FindOrMake returns the value of a key. If there is none, it adds the result of make. It returns
+// the zero value if there is none and the directory has closed. make is called with a lock of the
+// directory held.
 func (d *Directory[V]) FindOrMake(key []byte, make func(key string) V) V {
 	sh := d.shard(key)
 	sh.mu.RLock()
@@ -79,7 +82,8 @@ func (d *Directory[V]) Remove(key []byte, v V) {
 	}
 }
 
-// Each calls f for each value, with no lock held. It may miss values that are added meanwhile, and visit removed ones.
+// Each calls f for each value, with no lock held. It may miss values that are added meanwhile, and
+// visit removed ones.
 func (d *Directory[V]) Each(f func(V)) {
 	var all []V
 	for i := range d.shards {

@@ -1,4 +1,5 @@
-// Package fault makes the errors that callers of actors see. It keeps the causes that must not leave the node, and logs them under an id.
+// Package fault makes the errors that callers of actors see. It keeps the causes that must not
+// leave the node, and logs them under an id.
 package fault
 
 import (
@@ -56,7 +57,8 @@ func UnknownType(name string) *host.Error {
 	return host.Errorf(host.UnknownType, "this node hosts no actor type %q", name).With("type", name)
 }
 
-// Overloaded makes the error for a bound that is reached, with the time after which another try may succeed.
+// Overloaded makes the error for a bound that is reached, with the time after which another try may
+// succeed.
 func Overloaded(limit int64, after time.Duration, format string, args ...any) *host.Error {
 	return host.Errorf(host.Overloaded, format, args...).Retry().
 		With("limit", strconv.FormatInt(limit, 10)).With("retry_at", time.Now().Add(after).UTC().Format(time.RFC3339Nano))
@@ -82,7 +84,8 @@ func TurnOver() error {
 	return host.Errorf(host.FailedPrecondition, "the turn is over: a handler's context must not be used after it returned")
 }
 
-// Limit gives an error of the keyspace about a limit the code by which a handler can recognize it. It returns other errors as they are.
+// Limit gives an error of the keyspace about a limit the code by which a handler can recognize it.
+// It returns other errors as they are.
 func Limit(err error) error {
 	if errors.Is(err, &engine.LimitError{}) || errors.Is(err, &engine.QuotaError{}) {
 		e, _ := Public(err, nil)

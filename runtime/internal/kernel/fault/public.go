@@ -16,13 +16,14 @@ func Damage(err error) bool {
 	return errors.Is(err, engine.ErrDamaged) || errors.Is(err, &engine.CorruptError{})
 }
 
-// A Translator makes the public form of a part's own errors; nil for others. id is that under which the cause must be
-// logged, or "".
+// A Translator makes the public form of a part's own errors; nil for others. id is that under which
+// the cause must be logged, or "".
 type Translator interface {
 	Translate(err error) (e *host.Error, id string)
 }
 
-// Public returns the error that callers see. id is the one under which the cause must be logged, or "".
+// Public returns the error that callers see. id is the one under which the cause must be logged, or
+// "".
 func Public(err error, translators []Translator) (e *host.Error, id string) {
 	var (
 		limit *engine.LimitError

@@ -12,7 +12,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/rate"
 )
 
-// A Reporter makes the errors that may leave the node, and logs the causes that may not. Its methods take attributes of the line.
+// A Reporter makes the errors that may leave the node, and logs the causes that may not. Its
+// methods take attributes of the line.
 type Reporter struct {
 	Logger      *slog.Logger
 	Translators []Translator // asked in this order
@@ -20,7 +21,8 @@ type Reporter struct {
 	commits rate.Lines
 }
 
-// PublicError returns the error that callers see. id is the one under which the caller of this method must log the cause, or "".
+// PublicError returns the error that callers see. id is the one under which the caller of this
+// method must log the cause, or "".
 func (r *Reporter) PublicError(err error) (e *host.Error, id string) {
 	return Public(err, r.Translators)
 }
@@ -34,8 +36,8 @@ func (r *Reporter) StoreError(err error) error {
 	return e
 }
 
-// TurnError makes the public error of a turn, and logs its cause. reason is what operators read: the error itself, where callers
-// learn its id only.
+// TurnError makes the public error of a turn, and logs its cause. reason is what operators read:
+// the error itself, where callers learn its id only.
 func (r *Reporter) TurnError(addr host.Address, work, method string, err error, more ...slog.Attr) (e *host.Error, reason string) {
 	e, id := r.PublicError(err)
 	if id != "" {
@@ -74,7 +76,8 @@ func (r *Reporter) CommitError(addr host.Address, err error) *host.Error {
 	return e
 }
 
-// Full returns true for an error that only means that the node has no room now: of the store, or of a part.
+// Full returns true for an error that only means that the node has no room now: of the store, or of
+// a part.
 func (r *Reporter) Full(err error) bool {
 	if _, ok := errors.AsType[*host.Error](err); ok {
 		return false
@@ -83,7 +86,8 @@ func (r *Reporter) Full(err error) bool {
 	return e.Code == host.Overloaded
 }
 
-// Contain is deferred. It turns a panic of a hook of a part, or of a value of a part, into an error, and logs it.
+// Contain is deferred. It turns a panic of a hook of a part, or of a value of a part, into an
+// error, and logs it.
 func (r *Reporter) Contain(addr host.Address, hook string, part any, err *error) {
 	p := recover()
 	if p == nil {

@@ -7,10 +7,11 @@ import (
 	"sync/atomic"
 )
 
-// A Gate lets readers of a commit pass once the commit is durable. Commits are numbered from 1, in order. The zero value is a
-// gate of which no commit is durable.
+// A Gate lets readers of a commit pass once the commit is durable. Commits are numbered from 1, in
+// order. The zero value is a gate of which no commit is durable.
 //
-// Invariant: each reader that waits is released once: by the first Advance to its commit or beyond, or by Fail.
+// Invariant: each reader that waits is released once: by the first Advance to its commit or beyond,
+// or by Fail.
 type Gate struct {
 	Durable atomic.Uint64 // the last commit that is durable; changed by Advance
 
@@ -70,7 +71,8 @@ func (g *Gate) Advance(commit uint64) {
 	g.waiting = kept
 }
 
-// Fail ends the wait of every reader, now and later: what they read may never be durable. It does not block.
+// Fail ends the wait of every reader, now and later: what they read may never be durable. It does
+// not block.
 func (g *Gate) Fail(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -91,8 +91,8 @@ func (x *trial) check(ended bool) {
 	}
 }
 
-// checkLast checks that the part shows the last use of the actor that lives. One that was cut off may have
-// replaced it.
+// checkLast checks that the part shows the last use of the actor that lives. One that was cut off
+// may have replaced it.
 func (x *trial) checkLast(seen []int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -234,8 +234,8 @@ func difference(before, after map[string]string) string {
 	return b.String()
 }
 
-// noneOfTheDead checks that the wake index has no rows of actors that are gone. Those of messages stay,
-// and those of keys that expire, which the kernel drops when they are due.
+// noneOfTheDead checks that the wake index has no rows of actors that are gone. Those of messages
+// stay, and those of keys that expire, which the kernel drops when they are due.
 func (x *trial) noneOfTheDead() {
 	for _, w := range x.wakes() {
 		_, _, ok, err := x.store.Identity(w.ID)
@@ -248,7 +248,8 @@ func (x *trial) noneOfTheDead() {
 	}
 }
 
-// noRows checks that the wake index is empty, except for the row at 0 that may stay as long as its actor.
+// noRows checks that the wake index is empty, except for the row at 0 that may stay as long as its
+// actor.
 func (x *trial) noRows() {
 	for _, w := range x.wakes() {
 		if _, _, lives, _ := x.store.Identity(w.ID); !lives || x.s.Stays == 0 || w.Due != 0 || w.Kind != x.s.Stays {
@@ -304,8 +305,8 @@ var stacks struct {
 	buf [1 << 20]byte
 }
 
-// goroutinesOf returns the stacks of the goroutines of the bubble that are in one function and not in
-// another. This one and those of the bubble itself do not count.
+// goroutinesOf returns the stacks of the goroutines of the bubble that are in one function and not
+// in another. This one and those of the bubble itself do not count.
 func goroutinesOf(in, not string) string {
 	stacks.Lock()
 	all := strings.Split(string(stacks.buf[:runtime.Stack(stacks.buf[:], true)]), "\n\n")

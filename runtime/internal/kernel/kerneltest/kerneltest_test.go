@@ -22,9 +22,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/standing"
 )
 
-// A probe is a part like the real ones, of which each claim of the suite holds: a use writes a key, counts
-// it in a facet, sets a row of the wake index, and arms a row at 0 while work is under way. broken names a
-// fault that it has instead.
+// A probe is a part like the real ones, of which each claim of the suite holds: a use writes a key,
+// counts it in a facet, sets a row of the wake index, and arms a row at 0 while work is under way.
+// broken names a fault that it has instead.
 type probe struct {
 	broken string
 
@@ -35,7 +35,8 @@ type probe struct {
 	held   []*kernel.Core
 }
 
-// The keys of a probe: one for each use, one for each use whose work is under way, and their number.
+// The keys of a probe: one for each use, one for each use whose work is under way, and their
+// number.
 const (
 	usedKind  = 0x70
 	openKind  = 0x71
@@ -351,8 +352,8 @@ func (operator) Start(s *kernel.Kernel) {
 // Stop implements kernel.Runner.
 func (operator) Stop(*kernel.Kernel) {}
 
-// A handlerTurn and a handlerQuery are what handlers are handed. Of the capabilities of package host they
-// have none.
+// A handlerTurn and a handlerQuery are what handlers are handed. Of the capabilities of package
+// host they have none.
 type (
 	handlerTurn struct {
 		kernel.Turn
@@ -416,7 +417,8 @@ func probed(broken string) *Subject {
 
 func TestProbeConforms(t *testing.T) { Run(t, *probed("")) }
 
-// A suite that cannot fail is worth nothing: each of these probes has one fault, and a scenario finds it.
+// A suite that cannot fail is worth nothing: each of these probes has one fault, and a scenario
+// finds it.
 func TestSuiteFindsTheFaultOfABrokenPart(t *testing.T) {
 	for _, x := range []struct{ broken, scenario, says string }{
 		{"forgets Forget", "group", "all work has ended, and the wake index has a row of kind"},

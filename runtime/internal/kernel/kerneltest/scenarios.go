@@ -406,9 +406,9 @@ func story(x *trial) {
 // few is at how many syncs the short form crashes.
 const few = 2
 
-// crashAtEverySync counts the syncs of the story, and crashes the node at each of them in turn: before it
-// is done, with nothing of it kept and with half of it kept. Commits share syncs as it happens, so a story may end before the last of
-// them; if most do, the crashes test nothing.
+// crashAtEverySync counts the syncs of the story, and crashes the node at each of them in turn:
+// before it is done, with nothing of it kept and with half of it kept. Commits share syncs as it
+// happens, so a story may end before the last of them; if most do, the crashes test nothing.
 func crashAtEverySync(t *testing.T, s *Subject) (faults []string) {
 	var syncs atomic.Int64
 	faults = try(t, s, func(x *trial) {
@@ -454,7 +454,8 @@ func crashAtEverySync(t *testing.T, s *Subject) (faults []string) {
 	return faults
 }
 
-// crashAt tells the story until sync k begins, and cuts the power then. It reports whether the story came to it.
+// crashAt tells the story until sync k begins, and cuts the power then. It reports whether the
+// story came to it.
 func (x *trial) crashAt(k, unsynced int) bool {
 	var syncs atomic.Int64
 	var once sync.Once

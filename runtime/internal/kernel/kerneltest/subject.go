@@ -1,25 +1,25 @@
-// Package kerneltest is the conformance suite of parts. [Run] takes any part through everything that
-// may happen to the actors that use it: turns that fail, crash or hang, a crash of the node at every
-// sync, sleep, pause, restart, and destruction with work under way.
+// Package kerneltest is the conformance suite of parts. [Run] takes any part through everything
+// that may happen to the actors that use it: turns that fail, crash or hang, a crash of the node at
+// every sync, sleep, pause, restart, and destruction with work under way.
 //
-// A test describes its part in a [Subject]: how a turn uses it, what the part shows of that, and how
-// what the turn has begun ends. The suite knows no part. It checks the same claims for each:
+// A test describes its part in a [Subject]: how a turn uses it, what the part shows of that, and
+// how what the turn has begun ends. The suite knows no part. It checks the same claims for each:
 //
-//  1. A turn that was acknowledged is there after a crash. A turn that was not is there whole or not at
-//     all, and what a client has seen of it is there.
-//  2. A turn that fails leaves no key, no row of the wake index, no change and no event, and the part
-//     remembers nothing of it.
+//  1. A turn that was acknowledged is there after a crash. A turn that was not is there whole or
+//     not at all, and what a client has seen of it is there.
+//  2. A turn that fails leaves no key, no row of the wake index, no change and no event, and the
+//     part remembers nothing of it.
 //  3. Nothing leaves before the turn that caused it is durable.
 //  4. What a turn has begun ends once, whatever happens before: sleep, restart, pause, crash.
 //  5. Nothing of an actor that was destroyed is left: no key, no row of the wake index, nothing in
 //     memory. Nothing of it ends in its successor.
 //  6. An actor that has nothing to do leaves memory, and after Close no goroutine is left.
 //
-// Each use has a number. The suite compares four lists of numbers: the uses that were acknowledged, the
-// uses in the actor's state, the uses that the part shows, and the uses whose work has ended.
+// Each use has a number. The suite compares four lists of numbers: the uses that were acknowledged,
+// the uses in the actor's state, the uses that the part shows, and the uses whose work has ended.
 //
-// A row of the wake index that stays although its work succeeds is tried again at once. A part with that
-// fault does not fail the suite: the test runs into its time limit.
+// A row of the wake index that stays although its work succeeds is tried again at once. A part with
+// that fault does not fail the suite: the test runs into its time limit.
 package kerneltest
 
 import (
@@ -40,24 +40,24 @@ type Subject struct {
 	Part string
 	// New makes a node with the part.
 	New func(options.Options) (*kernel.Kernel, error)
-	// Declare adds to the behavior what the part needs. It may be nil. The handlers of alarms, messages,
-	// schedules and lost connections note the number in their payload as ended, and that of the changes of a map the number that the key of
-	// an expired entry ends with.
+	// Declare adds to the behavior what the part needs. It may be nil. The handlers of alarms,
+	// messages, schedules and lost connections note the number in their payload as ended, and that
+	// of the changes of a map the number that the key of an expired entry ends with.
 	Declare func(*host.Behavior)
-	// Use uses the part in a turn: it writes the number n, and begins what ends later. It may also be
-	// called in a turn that is over. It is called by several goroutines.
+	// Use uses the part in a turn: it writes the number n, and begins what ends later. It may also
+	// be called in a turn that is over. It is called by several goroutines.
 	Use func(t host.Turn, n int) error
-	// Open begins something that a handler must not leave open, as a transaction. It is called in turns that
-	// fail. It may be nil.
+	// Open begins something that a handler must not leave open, as a transaction. It is called in
+	// turns that fail. It may be nil.
 	Open func(t host.Turn)
-	// Call makes a call whose turn runs Use. It hands input to the suite's [Handle]. Nil means that the
-	// call is an action.
+	// Call makes a call whose turn runs Use. It hands input to the suite's [Handle]. Nil means that
+	// the call is an action.
 	Call func(k *kernel.Kernel, a host.Address, input []byte) error
-	// Operates: Call is for operators and runs no handler. The state of the actor has no number of it, the
-	// last use replaces those before, and there are no turns that fail.
+	// Operates: Call is for operators and runs no handler. The state of the actor has no number of
+	// it, the last use replaces those before, and there are no turns that fail.
 	Operates bool
-	// Read returns the numbers that the part has. Show does the same from outside, for parts that queries
-	// cannot read. At most one is set.
+	// Read returns the numbers that the part has. Show does the same from outside, for parts that
+	// queries cannot read. At most one is set.
 	Read func(host.Reader) ([]int, error)
 	Show func(*kernel.Kernel, host.Address) ([]int, error)
 	// Shows says which numbers the part has.
@@ -65,15 +65,17 @@ type Subject struct {
 	// Listen is a client that gets numbers from the actor until the node ends. It may be nil.
 	Listen func(k *kernel.Kernel, a host.Address, got func(n int)) error
 
-	// Ends is how long it takes what Use has begun to end; 0 if it begins nothing. It ends when a turn
-	// calls [End].
+	// Ends is how long it takes what Use has begun to end; 0 if it begins nothing. It ends when a
+	// turn calls [End].
 	Ends time.Duration
-	// Stays is the kind of a row at 0 of the wake index that stays for as long as the actor; 0 for none.
+	// Stays is the kind of a row at 0 of the wake index that stays for as long as the actor; 0 for
+	// none.
 	Stays keyspace.WakeKind
-	// Rests is how long it takes until an actor has nothing to do at all; 0 if that is less than 10 minutes.
+	// Rests is how long it takes until an actor has nothing to do at all; 0 if that is less than 10
+	// minutes.
 	Rests time.Duration
-	// Elsewhere: it ends in the actor [Target], in a call of the method "end" with [Payload] as input.
-	// Destroying the actor that began it does not stop it.
+	// Elsewhere: it ends in the actor [Target], in a call of the method "end" with [Payload] as
+	// input. Destroying the actor that began it does not stop it.
 	Elsewhere bool
 	// Awake: it keeps the actor in memory.
 	Awake bool
@@ -114,8 +116,8 @@ func Run(t *testing.T, s Subject) {
 	}
 }
 
-// A scenario is something that happens to actors that use a part. run returns the claims that do not
-// hold.
+// A scenario is something that happens to actors that use a part. run returns the claims that do
+// not hold.
 type scenario struct {
 	name string
 	run  func(t *testing.T, s *Subject) []string

@@ -216,8 +216,8 @@ func (x *trial) end() {
 // life returns the life that the actor is in.
 func (x *trial) life() *life { return x.lives[len(x.lives)-1] }
 
-// use makes a call that uses the part, and notes the result. A call that is meant to fail must fail.
-// Another must not, unless the node ends.
+// use makes a call that uses the part, and notes the result. A call that is meant to fail must
+// fail. Another must not, unless the node ends.
 func (x *trial) use(n int, then deed) error {
 	if x.s.Operates && then.failing() {
 		return nil

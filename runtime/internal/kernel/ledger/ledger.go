@@ -3,15 +3,17 @@ package ledger
 
 import "sync"
 
-// A Ledger holds the results of turns that are not committed yet. Two goroutines may share it: the one that runs an actor, and one that abandons
-// the actor. R is a result, and E says why the results were given up. Safe for concurrent use.
+// A Ledger holds the results of turns that are not committed yet. Two goroutines may share it: the
+// one that runs an actor, and one that abandons the actor. R is a result, and E says why the
+// results were given up. Safe for concurrent use.
 type Ledger[R any, E comparable] struct {
 	mu   sync.Mutex
 	held []R
 	gone E // why it was abandoned; zero if it was not
 }
 
-// Add holds a result. It returns why the ledger was abandoned, and then the caller has to answer the result; zero if it holds it.
+// Add holds a result. It returns why the ledger was abandoned, and then the caller has to answer
+// the result; zero if it holds it.
 func (l *Ledger[R, E]) Add(r R) (gone E) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

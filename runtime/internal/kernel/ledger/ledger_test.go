@@ -31,7 +31,8 @@ func TestAbandonedLedgerHoldsNothing(t *testing.T) {
 	errorIf(t, l.Give(taken) != "gone" || l.Add(3) != "gone" || !l.Empty(), "a result is held that nobody will answer")
 }
 
-// TestEachResultIsAnsweredOnce abandons a ledger while results come: each is held or refused, and none is both.
+// TestEachResultIsAnsweredOnce abandons a ledger while results come: each is held or refused, and
+// none is both.
 func TestEachResultIsAnsweredOnce(t *testing.T) {
 	var l Ledger[int, string]
 	var refused []int

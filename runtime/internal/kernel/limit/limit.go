@@ -1,4 +1,5 @@
-// Package limit has the limits of actors: the defaults, the limits of types, and the limits that operators set for single actors.
+// Package limit has the limits of actors: the defaults, the limits of types, and the limits that
+// operators set for single actors.
 package limit
 
 import (
@@ -24,7 +25,8 @@ const (
 	DefaultTaskGrace    = 5 * time.Second
 )
 
-// Defaults are the limits of types that set none, on a node that sets none. What is 0 in them is the engine's or a part's.
+// Defaults are the limits of types that set none, on a node that sets none. What is 0 in them is
+// the engine's or a part's.
 func Defaults() host.Limits {
 	return host.Limits{
 		TurnTimeout: DefaultTurnTimeout, QueryTimeout: DefaultQueryTimeout, MailboxCount: DefaultMailboxCount, MailboxBytes: DefaultMailboxBytes,
@@ -70,8 +72,9 @@ func set[T comparable](p *T, v T) {
 type Set struct {
 	host.Limits
 	Storage *engine.Limits
-	// Roomy is Storage for turns that run no code of the actor and must not fail for a write set that was made small: the
-	// verbs of operators, and the settlement of messages that were sent. It is Storage if that is as large as the default.
+	// Roomy is Storage for turns that run no code of the actor and must not fail for a write set
+	// that was made small: the verbs of operators, and the settlement of messages that were sent.
+	// It is Storage if that is as large as the default.
 	Roomy *engine.Limits
 	Rate  *rate.Limit // of calls from outside; nil for none
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// Overrides has the limits that operators have set for single actors. It is what the store says, from the start of the node
-// on. The zero value has none.
+// Overrides has the limits that operators have set for single actors. It is what the store says,
+// from the start of the node on. The zero value has none.
 //
 // Invariant: a lookup costs one load of a counter while there are none.
 type Overrides struct {
@@ -47,8 +47,8 @@ func (o *Overrides) Put(key string, s *Set) {
 // Len returns the number of actors with limits of their own.
 func (o *Overrides) Len() int { return int(o.n.Load()) }
 
-// Override makes the limits of an actor from what operators have set and the limits of its type. It returns nil if they have set nothing.
-// The error is one for the operator.
+// Override makes the limits of an actor from what operators have set and the limits of its type. It
+// returns nil if they have set nothing. The error is one for the operator.
 func Override[Part interface{ CheckLimits(host.Limits) error }](base host.Limits, over host.ActorLimits, parts []Part) (*Set, error) {
 	if over.Empty() {
 		return nil, nil

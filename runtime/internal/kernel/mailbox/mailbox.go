@@ -1,4 +1,5 @@
-// Package mailbox keeps the items that wait for an actor, and the batch that the goroutine which runs the actor works through.
+// Package mailbox keeps the items that wait for an actor, and the batch that the goroutine which
+// runs the actor works through.
 package mailbox
 
 import (
@@ -7,14 +8,16 @@ import (
 	"time"
 )
 
-// A Box holds items in the order in which they came. The counts are safe for concurrent use. Everything else is guarded by
-// the caller's mutex.
+// A Box holds items in the order in which they came. The counts are safe for concurrent use.
+// Everything else is guarded by the caller's mutex.
 //
-// An item waits until a batch gives it out. It counts for the box until then, or until Drain returns it.
+// An item waits until a batch gives it out. It counts for the box until then, or until Drain
+// returns it.
 type Box[T any] struct {
 	// All is what waits in all boxes of the node, in bytes. It must be set before the first Put.
 	All *atomic.Int64
-	// Waits observes how long items waited, about one in WaitSample; nil observes nothing. It must be set before the first Put.
+	// Waits observes how long items waited, about one in WaitSample; nil observes nothing. It must
+	// be set before the first Put.
 	Waits        *Waits
 	count, bytes atomic.Int64
 	puts         uint32 // from a random number on, to choose what Waits observes
@@ -36,8 +39,8 @@ const WaitSample = 64
 // Waits observes how long items waited, in seconds.
 type Waits struct{ Observe func(float64) }
 
-// since returns when an item came, if its wait is observed. The first to be observed is chosen at random, so that boxes with few
-// items count, too.
+// since returns when an item came, if its wait is observed. The first to be observed is chosen at
+// random, so that boxes with few items count, too.
 func (b *Box[T]) since() int64 {
 	if b.puts == 0 {
 		b.puts = rand.Uint32()
@@ -103,8 +106,8 @@ func (b *Box[T]) Bytes() int64 { return b.bytes.Load() }
 // Empty reports whether nothing waits outside a batch.
 func (b *Box[T]) Empty() bool { return len(b.queue) == 0 }
 
-// Take returns everything that waits as a batch; nil if nothing does. The caller owns the batch until the next Take, or until
-// Revoke. It must have worked through the batch before.
+// Take returns everything that waits as a batch; nil if nothing does. The caller owns the batch
+// until the next Take, or until Revoke. It must have worked through the batch before.
 func (b *Box[T]) Take() *Batch[T] {
 	t := b.taken
 	if t == nil {
@@ -133,7 +136,8 @@ func (b *Box[T]) Take() *Batch[T] {
 // maxSpare is the capacity of the largest array that a box keeps.
 const maxSpare = 256
 
-// Revoke takes the batch away from its owner. The items that it has not given out wait again, before all others.
+// Revoke takes the batch away from its owner. The items that it has not given out wait again,
+// before all others.
 func (b *Box[T]) Revoke() {
 	t := b.taken
 	if t == nil {
@@ -157,7 +161,8 @@ func (b *Box[T]) Drain() []T {
 	return items
 }
 
-// A Batch is what was taken from a box. It gives each item out once, to its owner. Revoke puts the rest back.
+// A Batch is what was taken from a box. It gives each item out once, to its owner. Revoke puts the
+// rest back.
 type Batch[T any] struct {
 	box     *Box[T]
 	entries []entry[T]   // changed by the owner, under the mutex of the box

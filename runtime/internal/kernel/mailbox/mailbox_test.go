@@ -10,7 +10,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
-// TestBoxActsLikeASlice compares a box with a slice over random steps, with revocations in the middle of batches.
+// TestBoxActsLikeASlice compares a box with a slice over random steps, with revocations in the
+// middle of batches.
 func TestBoxActsLikeASlice(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -65,7 +66,8 @@ func TestBoxActsLikeASlice(t *testing.T) {
 	}
 }
 
-// TestRevokeWhileTheOwnerTakes checks that each item is given out once, though the batch is revoked under its owner.
+// TestRevokeWhileTheOwnerTakes checks that each item is given out once, though the batch is revoked
+// under its owner.
 func TestRevokeWhileTheOwnerTakes(t *testing.T) {
 	const items = 64
 	for range 500 {

@@ -1,4 +1,5 @@
-// Package memory counts the actors that are awake and what they take, and says when that is too much.
+// Package memory counts the actors that are awake and what they take, and says when that is too
+// much.
 package memory
 
 import "sync/atomic"

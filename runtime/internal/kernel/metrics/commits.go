@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// commits counts commits and their turns by actor type. The totals are sums, so that a commit is counted once. Of must not
-// be called while it collects.
+// commits counts commits and their turns by actor type. The totals are sums, so that a commit is
+// counted once. Of must not be called while it collects.
 type commits struct{ types []*typeCommits }
 
 type typeCommits struct {

@@ -27,7 +27,8 @@ type Set struct {
 	gauges        []prometheus.Collector
 }
 
-// A Type has the metrics of one actor type, resolved once, so that a turn costs a few atomic additions.
+// A Type has the metrics of one actor type, resolved once, so that a turn costs a few atomic
+// additions.
 type Type struct {
 	ok, failed prometheus.Counter
 	duration   prometheus.Observer
@@ -41,8 +42,8 @@ type Type struct {
 // A Source returns the value of a gauge.
 type Source func() int64
 
-// New makes the metrics of a kernel. The sources are how many actors are awake, their memory in bytes, how many are
-// paused, and how many run.
+// New makes the metrics of a kernel. The sources are how many actors are awake, their memory in
+// bytes, how many are paused, and how many run.
 func New(awake, bytes, paused, running Source) *Set {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})

@@ -46,17 +46,20 @@ type Options struct {
 	TypeLimits map[string]host.Limits
 	// TurnGrace is how long after its deadline a handler may still return before it is abandoned.
 	TurnGrace time.Duration
-	// RunStall is how long a workflow function may block without an operation of its run before the run is paused.
+	// RunStall is how long a workflow function may block without an operation of its run before the
+	// run is paused.
 	RunStall time.Duration
-	// MaxAwake and MaxAwakeBytes bound the actors in memory; the least recently used idle ones sleep first.
+	// MaxAwake and MaxAwakeBytes bound the actors in memory; the least recently used idle ones
+	// sleep first.
 	MaxAwake      int
 	MaxAwakeBytes int64
 	// MaxMailboxBytes bounds the inputs of the calls that wait in the mailboxes of all actors.
 	MaxMailboxBytes int64
-	// MaxEventBytes bounds the events that the streams and connections of all actors hold for their readers, and what watchers
-	// of entries remember.
+	// MaxEventBytes bounds the events that the streams and connections of all actors hold for their
+	// readers, and what watchers of entries remember.
 	MaxEventBytes int64
-	// AlarmConcurrency bounds how many alarms run or wait in mailboxes at once, which also paces a restart.
+	// AlarmConcurrency bounds how many alarms run or wait in mailboxes at once, which also paces a
+	// restart.
 	AlarmConcurrency int
 	// ReplyRetention is how long replies to calls with an idempotency key are kept.
 	ReplyRetention time.Duration

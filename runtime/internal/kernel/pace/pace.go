@@ -15,8 +15,8 @@ const (
 	MaxDrain = time.Second
 )
 
-// An Average is a moving average of the time that something takes. The zero Average is of what has never run. Safe for concurrent
-// use; of two runs that end together one may not count.
+// An Average is a moving average of the time that something takes. The zero Average is of what has
+// never run. Safe for concurrent use; of two runs that end together one may not count.
 type Average struct{ ns atomic.Int64 }
 
 // Add counts a run. Each counts for an eighth.
@@ -34,8 +34,8 @@ func (p *Average) Quick(runs int) bool {
 	return n > 0 && n*int64(runs) < int64(QuickTurn)
 }
 
-// Drain estimates when half of a full mailbox of n calls is done, if they take as long as next, or as the average of all when that is
-// nil or has never run.
+// Drain estimates when half of a full mailbox of n calls is done, if they take as long as next, or
+// as the average of all when that is nil or has never run.
 func Drain(next *Average, all []Average, n int64) time.Duration {
 	var sum, known int64
 	if next != nil {

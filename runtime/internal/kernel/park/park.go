@@ -1,4 +1,5 @@
-// Package park has the actors that operators have paused, and the work that waits for their end of the pause.
+// Package park has the actors that operators have paused, and the work that waits for their end of
+// the pause.
 package park
 
 import (
@@ -12,16 +13,18 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
-// A Lot has the paused actors: what is durable of it, from the start of the node on. An actor is named by the key of its
-// address. The zero value has none.
+// A Lot has the paused actors: what is durable of it, from the start of the node on. An actor is
+// named by the key of its address. The zero value has none.
 //
-// A paused actor runs none of its code for others: calls, messages, alarms and turns of tasks are refused with code
-// actor_paused, and a caller that delivers something that must not be lost parks it until the actor is resumed or
-// destroyed. What runs no code of the actor goes on: built-in methods, the settlement of messages that it sent, the purge
-// of expired keys. Queries go on too; they change nothing. The turn that runs when an actor is paused is not interrupted.
+// A paused actor runs none of its code for others: calls, messages, alarms and turns of tasks are
+// refused with code actor_paused, and a caller that delivers something that must not be lost parks
+// it until the actor is resumed or destroyed. What runs no code of the actor goes on: built-in
+// methods, the settlement of messages that it sent, the purge of expired keys. Queries go on too;
+// they change nothing. The turn that runs when an actor is paused is not interrupted.
 //
 // Invariants:
-//  1. Park keeps a function only while the actor is paused, and Resume returns it: it is neither lost nor kept twice.
+//  1. Park keeps a function only while the actor is paused, and Resume returns it: it is neither
+//     lost nor kept twice.
 //  2. A lookup costs one load of a counter while no actor is paused.
 type Lot struct {
 	n      atomic.Int64
@@ -91,8 +94,8 @@ func Refusal(addr host.Address, p *host.Pause) *host.Error {
 	return e.With("reason", p.Reason).With("since", p.Since.Format(time.RFC3339Nano)).Retry()
 }
 
-// Park keeps f until the actor is resumed or destroyed. It reports whether the actor is paused. Under one name it keeps the
-// last f. f must not block.
+// Park keeps f until the actor is resumed or destroyed. It reports whether the actor is paused.
+// Under one name it keeps the last f. f must not block.
 func (p *Lot) Park(addr host.Address, name string, f func()) bool {
 	if p.n.Load() == 0 {
 		return false
@@ -126,7 +129,8 @@ func (p *Lot) Pause(key string, pause host.Pause) {
 	p.n.Add(1)
 }
 
-// resumedFor is how long the lot remembers when an actor was resumed: by then what was parked has begun.
+// resumedFor is how long the lot remembers when an actor was resumed: by then what was parked has
+// begun.
 const resumedFor = time.Hour
 
 // Resume notes that an actor is no longer paused, and returns what was parked.
@@ -150,8 +154,8 @@ func (p *Lot) Resume(key string) (parked []func()) {
 	return slices.Collect(maps.Values(x.parked))
 }
 
-// ResumedAt returns when an actor for which something was parked was resumed; the zero time if that is long ago or never
-// was.
+// ResumedAt returns when an actor for which something was parked was resumed; the zero time if that
+// is long ago or never was.
 func (p *Lot) ResumedAt(key string) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 
 // A Patrol is a goroutine that runs only while there is something to look at.
 //
-// Invariant: if Start is called after the last look began, another look follows, unless Stop was called.
+// Invariant: if Start is called after the last look began, another look follows, unless Stop was
+// called.
 type Patrol struct {
 	spawn  func(func()) bool
 	look   func(now time.Time) (wait time.Duration, more bool)
@@ -21,14 +22,16 @@ type Patrol struct {
 	once   sync.Once
 }
 
-// New makes a Patrol that does not run. spawn starts its goroutine, and returns false if it may not start. look returns how
-// long to wait until the next look, and whether there is something left to look at. The patrol ends when so many looks
-// after the first, as linger says, have found nothing: if things come and go quickly, they share one goroutine.
+// New makes a Patrol that does not run. spawn starts its goroutine, and returns false if it may not
+// start. look returns how long to wait until the next look, and whether there is something left to
+// look at. The patrol ends when so many looks after the first, as linger says, have found nothing:
+// if things come and go quickly, they share one goroutine.
 func New(spawn func(func()) bool, look func(now time.Time) (wait time.Duration, more bool), linger int) *Patrol {
 	return &Patrol{spawn: spawn, look: look, linger: linger, poke: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
-// Start makes sure that the patrol runs, because there is something to look at. It costs one atomic load if it does.
+// Start makes sure that the patrol runs, because there is something to look at. It costs one atomic
+// load if it does.
 func (p *Patrol) Start() {
 	if p.active.Load() || !p.active.CompareAndSwap(false, true) {
 		return

@@ -2,7 +2,8 @@
 // type its samples belong to.
 //
 // A goroutine inherits the labels of the goroutine that starts it. So the goroutines that a handler
-// starts carry the labels of the handler, and those of the runtime's own drop them: see [Unlabelled].
+// starts carry the labels of the handler, and those of the runtime's own drop them: see
+// [Unlabelled].
 package profile
 
 import (

@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// A Limit bounds how often each of many keys is used, by a token bucket for each. A bucket is full at first, and when its
-// key was left alone for long enough.
+// A Limit bounds how often each of many keys is used, by a token bucket for each. A bucket is full
+// at first, and when its key was left alone for long enough.
 //
 // A bucket is one time: when it will be full again. A full bucket is not kept.
 //
-// Invariant: within any time t a key is used at most Burst + t/Every times, and a key that uses less is never refused.
+// Invariant: within any time t a key is used at most Burst + t/Every times, and a key that uses
+// less is never refused.
 type Limit struct {
 	// Every is the time between two uses at the full rate.
 	Every time.Duration
@@ -32,8 +33,8 @@ const minBuckets = 1024
 // MaxFill bounds the time that an empty bucket takes to fill.
 const MaxFill = 100 * 365 * 24 * time.Hour
 
-// New makes a limit of some uses per second, which must be more than 0. A burst of 0 means the uses of one second. A burst
-// that takes longer than MaxFill is cut.
+// New makes a limit of some uses per second, which must be more than 0. A burst of 0 means the uses
+// of one second. A burst that takes longer than MaxFill is cut.
 func New(perSecond float64, burst int) *Limit {
 	r := &Limit{Burst: burst, epoch: time.Now(), full: make(map[string]time.Duration), room: minBuckets}
 	if r.Burst == 0 {
@@ -44,7 +45,8 @@ func New(perSecond float64, burst int) *Limit {
 	return r
 }
 
-// Take takes one use out of the bucket of a key. If the bucket is empty, it returns how long to wait for the next use.
+// Take takes one use out of the bucket of a key. If the bucket is empty, it returns how long to
+// wait for the next use.
 func (r *Limit) Take(key []byte) (wait time.Duration, ok bool) {
 	now := time.Since(r.epoch)
 	r.mu.Lock()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Lines lets one log line of each cause pass in a second, so that a full disk does not fill itself with log lines. The zero
-// value has let none pass.
+// Lines lets one log line of each cause pass in a second, so that a full disk does not fill itself
+// with log lines. The zero value has let none pass.
 type Lines struct {
 	mu     sync.Mutex
 	causes map[string]*cause
@@ -20,7 +20,8 @@ type cause struct {
 // maxCauses bounds the causes that are kept apart.
 const maxCauses = 64
 
-// Pass reports whether a line may be logged, and how many of its cause were left out since the last one.
+// Pass reports whether a line may be logged, and how many of its cause were left out since the last
+// one.
 func (q *Lines) Pass(of string) (left int, ok bool) {
 	now := time.Now()
 	q.mu.Lock()

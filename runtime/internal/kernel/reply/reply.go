@@ -49,8 +49,9 @@ func (r *Request) fingerprint() []byte {
 	return s[:]
 }
 
-// Find returns the stored reply of an earlier request with the same key. ok is false if there is none, or it has expired. The error is
-// an *host.Error with code IdempotencyMismatch if the earlier request was another one.
+// Find returns the stored reply of an earlier request with the same key. ok is false if there is
+// none, or it has expired. The error is an *host.Error with code IdempotencyMismatch if the earlier
+// request was another one.
 func Find(rows *engine.WriteSet, r Request) (found Reply, ok bool, err error) {
 	at := rows.Savepoint()
 	rows.Advance(time.Now().UnixMilli()) // an expired reply reads as absent from now on

@@ -8,7 +8,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// CrashesToFail is how many turns in a row may panic before the actor counts as failed and is left alone for a while.
+// CrashesToFail is how many turns in a row may panic before the actor counts as failed and is left
+// alone for a while.
 const CrashesToFail = 5
 
 // A failed actor is tried again after 1 second, doubling up to 5 minutes.
@@ -17,11 +18,12 @@ const (
 	maxRest = 5 * time.Minute
 )
 
-// Failures has the actors that could not be woken or keep crashing, so that each is tried again only after a while and
-// operators see why. It is not durable: after a restart every actor gets a fresh chance. An actor is named by the key of its
-// address. The zero value has none.
+// Failures has the actors that could not be woken or keep crashing, so that each is tried again
+// only after a while and operators see why. It is not durable: after a restart every actor gets a
+// fresh chance. An actor is named by the key of its address. The zero value has none.
 //
-// Invariant: an actor has an entry from its failure until it is forgotten, and Blocked refuses it until its RetryAt.
+// Invariant: an actor has an entry from its failure until it is forgotten, and Blocked refuses it
+// until its RetryAt.
 type Failures struct {
 	mu      sync.Mutex
 	failed  map[string]*failed
@@ -79,7 +81,8 @@ func (f *Failures) Len() int {
 	return len(f.failed)
 }
 
-// Each calls visit with the keys of the failed actors, in no order. visit must not call the failures.
+// Each calls visit with the keys of the failed actors, in no order. visit must not call the
+// failures.
 func (f *Failures) Each(visit func(key string)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,7 +104,8 @@ func (f *Failures) Known() int {
 	return n
 }
 
-// Blocked returns the error for an actor that must not be tried yet, or nil. name is the actor's, for people.
+// Blocked returns the error for an actor that must not be tried yet, or nil. name is the actor's,
+// for people.
 func (f *Failures) Blocked(key string, name fmt.Stringer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,7 +120,8 @@ func (f *Failures) Blocked(key string, name fmt.Stringer) error {
 	return e.With("reason", x.Public).Retry()
 }
 
-// Forget drops what is remembered of an actor, which may be tried at once. It reports whether the actor had failed.
+// Forget drops what is remembered of an actor, which may be tried at once. It reports whether the
+// actor had failed.
 func (f *Failures) Forget(key string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package signal wakes waiters when something appears in an actor: a message in a queue, an item in a stream, a reply. A
-// signal says "look again" and nothing more.
+// Package signal wakes waiters when something appears in an actor: a message in a queue, an item in
+// a stream, a reply. A signal says "look again" and nothing more.
 package signal
 
 import (
@@ -7,12 +7,12 @@ import (
 	"sync/atomic"
 )
 
-// Topics has the subscriptions to the topics of all actors. An actor is named by the key of its address. The zero value has
-// none.
+// Topics has the subscriptions to the topics of all actors. An actor is named by the key of its
+// address. The zero value has none.
 //
 // Invariants:
-//  1. A subscription misses no signal that is given after Subscribe returns and before the subscriber looks: signals that
-//     come while nobody receives become one.
+//  1. A subscription misses no signal that is given after Subscribe returns and before the
+//     subscriber looks: signals that come while nobody receives become one.
 //  2. Nothing blocks. No subscription is left when all are closed.
 type Topics struct {
 	mu   sync.Mutex
@@ -60,7 +60,8 @@ func (sub *Subscription) Close() {
 // Destroyed reports whether the actor was destroyed after the wait began.
 func (sub *Subscription) Destroyed() bool { return sub.destroyed.Load() }
 
-// Notify wakes the waiters for a topic of an actor. It is called when the commit that made the difference is durable.
+// Notify wakes the waiters for a topic of an actor. It is called when the commit that made the
+// difference is durable.
 func (s *Topics) Notify(actor, topic string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,12 +8,14 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
-// Slow is how long a turn or query takes that is recorded although its trace is not, unless a sink says otherwise.
+// Slow is how long a turn or query takes that is recorded although its trace is not, unless a sink
+// says otherwise.
 const Slow = 100 * time.Millisecond
 
 // An Operation is something that an actor does.
 type Operation struct {
-	// Kind says what it is, such as "turn", and Name with what. Job is the kind of work that a turn is of, and Handler its function.
+	// Kind says what it is, such as "turn", and Name with what. Job is the kind of work that a turn
+	// is of, and Handler its function.
 	Kind, Name, Job, Handler string
 	// Span is its own; if it is not sampled, the sink makes one for what Cause caused.
 	Span, Cause host.Span
@@ -29,13 +31,16 @@ type Operation struct {
 type Sink interface {
 	// Begin returns the span of what an operation causes: Untraced, unless it is recorded.
 	Begin(cause host.Span) host.Span
-	// Running takes an operation that begins and is sampled. Its Took, Version and Err are not known.
+	// Running takes an operation that begins and is sampled. Its Took, Version and Err are not
+	// known.
 	Running(o *Operation)
-	// Record takes an operation that is over: one that a sampled one caused, or one that failed or took longer than Slow says.
+	// Record takes an operation that is over: one that a sampled one caused, or one that failed or
+	// took longer than Slow says.
 	Record(o Operation)
 	// Slow is how long a turn or query takes that is recorded although its trace is not.
 	Slow() time.Duration
-	// Value returns what the context of a span has under a key, for users that add spans. o is the operation, if it was Running.
+	// Value returns what the context of a span has under a key, for users that add spans. o is the
+	// operation, if it was Running.
 	Value(s host.Span, o *Operation, key any) any
 }
 
@@ -54,7 +59,8 @@ func Caused(to Sink, cause host.Span, kind, name string, began time.Time, err er
 	}
 }
 
-// New makes an operation that begins later, and returns its span. The operation is nil if it is not recorded.
+// New makes an operation that begins later, and returns its span. The operation is nil if it is not
+// recorded.
 func New(to Sink, kind, name string, cause host.Span) (*Operation, host.Span) {
 	if !cause.Sampled() || to == nil {
 		return nil, cause
@@ -79,7 +85,8 @@ func End(to Sink, o *Operation, err error) {
 	}
 }
 
-// Sent records that an operation has sent something to where a type and a name say, and returns the span of that.
+// Sent records that an operation has sent something to where a type and a name say, and returns the
+// span of that.
 func Sent(to Sink, cause host.Span, typ, name string) host.Span {
 	if !cause.Sampled() || to == nil {
 		return cause

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// A Group counts goroutines. Unlike a sync.WaitGroup it can refuse to start more. The zero value has none.
+// A Group counts goroutines. Unlike a sync.WaitGroup it can refuse to start more. The zero value
+// has none.
 //
-// Invariant: a goroutine runs only between a Begin that returned true and its Done, and Close returns 0 only when every
-// such goroutine is done.
+// Invariant: a goroutine runs only between a Begin that returned true and its Done, and Close
+// returns 0 only when every such goroutine is done.
 type Group struct {
 	mu     sync.Mutex
 	n      int
@@ -57,8 +58,8 @@ func (g *Group) Len() int {
 	return g.n
 }
 
-// Close refuses new goroutines and waits up to grace for the running ones, because a handler that does not return cannot be
-// ended. It returns how many are left. It is called once.
+// Close refuses new goroutines and waits up to grace for the running ones, because a handler that
+// does not return cannot be ended. It returns how many are left. It is called once.
 func (g *Group) Close(grace time.Duration) int {
 	g.mu.Lock()
 	g.closed = true

@@ -1,13 +1,15 @@
-// Package standing knows which rows at 0 of the wake index an actor has. A start of the node finds such a row: it says that work of the
-// actor is under way that nothing else would take up again.
+// Package standing knows which rows at 0 of the wake index an actor has. A start of the node finds
+// such a row: it says that work of the actor is under way that nothing else would take up again.
 package standing
 
 import "github.com/cairn-run/cairn/keyspace"
 
-// Kinds bounds the kinds of rows of the wake index. There is room for kinds that a part from outside adds.
+// Kinds bounds the kinds of rows of the wake index. There is room for kinds that a part from
+// outside adds.
 const Kinds = 16
 
-// A Set is what is known of an actor's rows at 0: two bits for each kind. Nothing is known of the rows of the zero Set.
+// A Set is what is known of an actor's rows at 0: two bits for each kind. Nothing is known of the
+// rows of the zero Set.
 type Set uint32
 
 // A State is what is known of a row.

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// A Sweep puts values to sleep that were idle for their time, and the least recently used idle ones first while memory is short. Its fields
-// are set before Look is called, and all but Idle are needed.
+// A Sweep puts values to sleep that were idle for their time, and the least recently used idle ones
+// first while memory is short. Its fields are set before Look is called, and all but Idle are
+// needed.
 type Sweep[V any] struct {
 	Over   func() bool // whether memory is short
 	Enough func() bool // whether no more values need to sleep
@@ -29,7 +30,8 @@ type Sweep[V any] struct {
 // maxKept is how long the candidates of a walk are kept.
 const maxKept = time.Minute
 
-// A value that must stay awake is asked again after minAgain, and then after twice as long each time: some must for hours.
+// A value that must stay awake is asked again after minAgain, and then after twice as long each
+// time: some must for hours.
 const (
 	minAgain = 100 * time.Millisecond
 	maxAgain = 10 * time.Second
@@ -47,8 +49,9 @@ type candidate[V any] struct {
 	used  time.Time
 }
 
-// Look puts values to sleep. It returns how long to wait until the next look; more is false if no value may fall asleep. A look before its time
-// is for when memory is short: it costs little if it is not, or if the last walk found enough candidates.
+// Look puts values to sleep. It returns how long to wait until the next look; more is false if no
+// value may fall asleep. A look before its time is for when memory is short: it costs little if it
+// is not, or if the last walk found enough candidates.
 func (s *Sweep[V]) Look(now time.Time) (wait time.Duration, more bool) {
 	if now.Before(s.next) {
 		if !s.Over() || s.relieve() {
@@ -143,8 +146,8 @@ func (s *Sweep[V]) walk(now time.Time) (next time.Time) {
 	return next
 }
 
-// relieve puts candidates to sleep until there is enough memory. A candidate that was used since it was found stays awake. It returns false if
-// there are too few.
+// relieve puts candidates to sleep until there is enough memory. A candidate that was used since it
+// was found stays awake. It returns false if there are too few.
 func (s *Sweep[V]) relieve() bool {
 	for i, c := range s.idle {
 		if s.Enough() {

@@ -20,8 +20,8 @@ func (t Totals) Add(u Totals) Totals {
 	return Totals{t.Calls + u.Calls, t.Turns + u.Turns, t.Time + u.Time, t.Written + u.Written, t.Sent + u.Sent}
 }
 
-// A Tally counts what one actor does, until Take. The zero Tally has counted nothing. Safe for concurrent use, and cheap: each method
-// is a few atomic additions.
+// A Tally counts what one actor does, until Take. The zero Tally has counted nothing. Safe for
+// concurrent use, and cheap: each method is a few atomic additions.
 type Tally struct {
 	calls, turns        atomic.Uint32 // which Take empties every minute
 	time, written, sent atomic.Int64

@@ -13,9 +13,10 @@ import (
 
 // A View is one applied commit of an actor, as queries read it.
 //
-// A query that only reads the state needs no database snapshot: the state's bytes are in memory. If it reads keys too,
-// the snapshot is taken at its first read while the view is still the last commit, or by the commit that supersedes the
-// view while queries hold it. Either way it shows exactly the view's version.
+// A query that only reads the state needs no database snapshot: the state's bytes are in memory. If
+// it reads keys too, the snapshot is taken at its first read while the view is still the last
+// commit, or by the commit that supersedes the view while queries hold it. Either way it shows
+// exactly the view's version.
 type View struct {
 	Version engine.Version
 	Commit  uint64 // the commit that must be durable before what the view shows may leave
@@ -38,9 +39,11 @@ func Held(id keyspace.ActorID, version engine.Version, snapshot *engine.Snapshot
 	return &View{Version: version, ID: id, refs: 1, snapshot: snapshot}
 }
 
-// A Box has the current view of an actor, if it is awake. The zero Box has none. Safe for concurrent use.
+// A Box has the current view of an actor, if it is awake. The zero Box has none. Safe for
+// concurrent use.
 type Box struct {
-	// Applied counts the commits that were applied. It includes a commit that goes on and may fail: see Last.
+	// Applied counts the commits that were applied. It includes a commit that goes on and may fail:
+	// see Last.
 	Applied atomic.Uint64
 	mu      sync.Mutex
 	current *View
@@ -68,8 +71,8 @@ func (b *Box) ReleaseView(v *View) {
 	}
 }
 
-// SnapshotOf returns the database snapshot of a view that the caller holds. The error is an *host.Error with code Unavailable if the
-// actor was given up before the view had one.
+// SnapshotOf returns the database snapshot of a view that the caller holds. The error is an
+// *host.Error with code Unavailable if the actor was given up before the view had one.
 func (b *Box) SnapshotOf(v *View) (*engine.Snapshot, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,8 +95,8 @@ func (b *Box) pin() {
 	}
 }
 
-// Apply runs a commit. If it changes something, it gets a number, and next takes the place of the current view; with ok false it was
-// not made, and everything stays as it was.
+// Apply runs a commit. If it changes something, it gets a number, and next takes the place of the
+// current view; with ok false it was not made, and everything stays as it was.
 func (b *Box) Apply(changes bool, commit func(number uint64) (next *View, ok bool)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

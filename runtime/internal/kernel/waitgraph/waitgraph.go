@@ -1,20 +1,21 @@
-// Package waitgraph refuses waits that would be a deadlock, at the moment at which they would begin.
+// Package waitgraph refuses waits that would be a deadlock, at the moment at which they would
+// begin.
 package waitgraph
 
 import "sync"
 
-// A Graph records which node waits for which other node. Nodes wait through edges: one for each call under way. The zero
-// value is an empty graph.
+// A Graph records which node waits for which other node. Nodes wait through edges: one for each
+// call under way. The zero value is an empty graph.
 //
-// Invariant: the graph has no cycle. Enter refuses the edge that would close one, under one lock, so of two waits that
-// would be a deadlock together exactly one is refused.
+// Invariant: the graph has no cycle. Enter refuses the edge that would close one, under one lock,
+// so of two waits that would be a deadlock together exactly one is refused.
 type Graph[Node, Edge comparable] struct {
 	mu    sync.Mutex
 	edges map[Node]map[Edge]Node
 }
 
-// Enter records that from waits for to through an edge. If that closes a cycle, it records nothing and returns the nodes
-// of the cycle: from, to, and so on up to from again.
+// Enter records that from waits for to through an edge. If that closes a cycle, it records nothing
+// and returns the nodes of the cycle: from, to, and so on up to from again.
 func (g *Graph[Node, Edge]) Enter(from, to Node, through Edge) (cycle []Node) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -44,8 +45,8 @@ func (g *Graph[Node, Edge]) Leave(from Node, through Edge) {
 	}
 }
 
-// Chain returns a node and the nodes that it waits for, each for the next. A node may wait through several edges: before
-// decides which one the chain follows, so that it is always the same.
+// Chain returns a node and the nodes that it waits for, each for the next. A node may wait through
+// several edges: before decides which one the chain follows, so that it is always the same.
 func (g *Graph[Node, Edge]) Chain(from Node, before func(a, b Node) bool) []Node {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,8 +74,8 @@ func (g *Graph[Node, Edge]) Len() int {
 	return len(g.edges)
 }
 
-// path returns the nodes from one to another along the edges, both included, or nil. The search ends, because the graph
-// has no cycle; visited bounds it when many nodes wait for the same ones.
+// path returns the nodes from one to another along the edges, both included, or nil. The search
+// ends, because the graph has no cycle; visited bounds it when many nodes wait for the same ones.
 //
 // REQUIRES: g.mu
 func (g *Graph[Node, Edge]) path(from, to Node, visited map[Node]bool) []Node {

@@ -10,7 +10,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
-// TestGraphFollowsItsModel enters and leaves edges at random, and compares the refusals with reachability in a plain list.
+// TestGraphFollowsItsModel enters and leaves edges at random, and compares the refusals with
+// reachability in a plain list.
 func TestGraphFollowsItsModel(t *testing.T) {
 	type edge struct{ from, to, id int }
 	r := rand.New(rand.NewPCG(1, 2))

@@ -17,8 +17,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
-// The inputs of tests are a sixteenth of the longest. So are the bytes that may be allocated while they are decoded, with what
-// is garbage again at once.
+// The inputs of tests are a sixteenth of the longest. So are the bytes that may be allocated while
+// they are decoded, with what is garbage again at once.
 const (
 	bombBytes = 16 << 20 / 16
 	bombLimit = 192 << 20 / 16
@@ -100,8 +100,8 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestLongListsAreNotDecoded sends each built-in method its lists with very many elements. They are refused by their limits
-// before they take more memory than the input.
+// TestLongListsAreNotDecoded sends each built-in method its lists with very many elements. They are
+// refused by their limits before they take more memory than the input.
 func TestLongListsAreNotDecoded(t *testing.T) {
 	var tests []struct {
 		row  method.Row
@@ -136,8 +136,8 @@ func TestLongListsAreNotDecoded(t *testing.T) {
 	}
 }
 
-// TestLongInputsTakeBoundedMemory decodes inputs like the ones that take most, among those whose lists are not too long. Only what is
-// refused for its many values is longer.
+// TestLongInputsTakeBoundedMemory decodes inputs like the ones that take most, among those whose
+// lists are not too long. Only what is refused for its many values is longer.
 func TestLongInputsTakeBoundedMemory(t *testing.T) {
 	repeat := func(open, one, close string, n int) string { return open + strings.Repeat(one+",", n-1) + one + close }
 	cbor := func(n int, one string) string {

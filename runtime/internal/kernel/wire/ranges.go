@@ -14,8 +14,9 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A Range is what a whole number of an input may be, or one that a pointer is to, by the tag range of its field; or it says that a text
-// must be given. The tags of other numbers are for the documents alone.
+// A Range is what a whole number of an input may be, or one that a pointer is to, by the tag range
+// of its field; or it says that a text must be given. The tags of other numbers are for the
+// documents alone.
 type Range struct {
 	index    []int
 	Name     string
@@ -62,8 +63,9 @@ func RangesOf(t reflect.Type) []Range {
 	return ranges
 }
 
-// checkRanges returns an error for a member of an input, a pointer to what data was decoded into, that is missing or out of its range.
-// A 0 that the request has is told from none by its name in the data.
+// checkRanges returns an error for a member of an input, a pointer to what data was decoded into,
+// that is missing or out of its range. A 0 that the request has is told from none by its name in
+// the data.
 func checkRanges(codec host.Codec, data []byte, v any) error {
 	value := reflect.ValueOf(v).Elem()
 	var given map[string]bool
@@ -116,7 +118,8 @@ const (
 	cborUndefined = 0xf7
 )
 
-// members returns the names of the members of an input that was decoded. A null is no value, so it leaves out members that are null.
+// members returns the names of the members of an input that was decoded. A null is no value, so it
+// leaves out members that are null.
 func members(codec host.Codec, data []byte) map[string]bool {
 	names := make(map[string]bool)
 	if codec == host.JSON {

@@ -2,11 +2,11 @@ package wire
 
 import "github.com/cairn-run/cairn/actor/host"
 
-// The names and values of applications: what a name that comes with a request belongs to, and how a value gets from the
-// encoding of a request to CBOR, in which it is stored, and back.
+// The names and values of applications: what a name that comes with a request belongs to, and how a
+// value gets from the encoding of a request to CBOR, in which it is stored, and back.
 
-// Named returns the index of the contract that a name belongs to: the one that declares it, else that for names which
-// nobody declares; -1 if there is none, or the name is not well formed.
+// Named returns the index of the contract that a name belongs to: the one that declares it, else
+// that for names which nobody declares; -1 if there is none, or the name is not well formed.
 func Named(n int, declared func(i int) string, name string) int {
 	if !ValidName(name) {
 		return -1
@@ -23,7 +23,8 @@ func Named(n int, declared func(i int) string, name string) int {
 	return at
 }
 
-// UnknownName is the error for a name of a queue, schedule or stream that the actor type does not have.
+// UnknownName is the error for a name of a queue, schedule or stream that the actor type does not
+// have.
 func UnknownName(t *host.Behavior, code host.Code, kind, name string) error {
 	switch {
 	case name == "":
@@ -47,8 +48,8 @@ func nameMember(kind string) string {
 	return kind
 }
 
-// ValidName reports whether a name of a queue, schedule or stream is well formed: 1 to 64 characters, a letter first, then
-// letters, digits, "-" and "_".
+// ValidName reports whether a name of a queue, schedule or stream is well formed: 1 to 64
+// characters, a letter first, then letters, digits, "-" and "_".
 func ValidName(name string) bool {
 	for i := range len(name) {
 		switch c := name[i]; {
@@ -61,7 +62,8 @@ func ValidName(name string) bool {
 	return name != "" && len(name) <= 64
 }
 
-// Convert converts a value of the application between encodings, which checks it. field names it in errors.
+// Convert converts a value of the application between encodings, which checks it. field names it in
+// errors.
 func Convert(t *host.Behavior, kind host.ValueKind, index int, from host.Codec, value []byte, to host.Codec, field string) ([]byte, error) {
 	if t.Convert == nil {
 		return nil, host.Errorf(host.InvalidArgument, "%s: actor type %q takes no values from outside", field, t.Type).With("field", field)

@@ -1,7 +1,8 @@
-// Package wire decodes the inputs and encodes the outputs of built-in methods, in JSON and CBOR, and converts the names and
-// values of applications that they carry.
+// Package wire decodes the inputs and encodes the outputs of built-in methods, in JSON and CBOR,
+// and converts the names and values of applications that they carry.
 //
-// Invariant: what an input says and its type does not have is an error that names the member, never ignored.
+// Invariant: what an input says and its type does not have is an error that names the member, never
+// ignored.
 package wire
 
 import (
@@ -99,7 +100,8 @@ func jsonNoun(t reflect.Type) string {
 	return "a whole number that fits"
 }
 
-// Encode encodes the output of a built-in method, to which v points. An output without fields is none.
+// Encode encodes the output of a built-in method, to which v points. An output without fields is
+// none.
 func Encode(codec host.Codec, v any) ([]byte, error) {
 	if t := reflect.TypeOf(v).Elem(); t.Kind() == reflect.Struct && t.NumField() == 0 {
 		return nil, nil

@@ -7,12 +7,13 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/spawn"
 )
 
-// A Pool runs jobs. A job takes the worker that became free last, or a new one. A worker that has nothing left stays for the
-// next job, because a goroutine that has run handlers before has the stack that they need, and the last one has it in the
-// processor's cache. How many run at once is not bounded: handlers may block.
+// A Pool runs jobs. A job takes the worker that became free last, or a new one. A worker that has
+// nothing left stays for the next job, because a goroutine that has run handlers before has the
+// stack that they need, and the last one has it in the processor's cache. How many run at once is
+// not bounded: handlers may block.
 //
-// Invariant: a worker that runs a job counts in the group, and so does one that is free. A worker on an errand does not,
-// because the errand counts by itself.
+// Invariant: a worker that runs a job counts in the group, and so does one that is free. A worker
+// on an errand does not, because the errand counts by itself.
 type Pool[Job any] struct {
 	run   func(Job)
 	group *spawn.Group
@@ -22,8 +23,8 @@ type Pool[Job any] struct {
 	closed bool
 }
 
-// spares is how many free workers stay around: what the actors of one sync of the log need. Their stacks shrink when they
-// are not used.
+// spares is how many free workers stay around: what the actors of one sync of the log need. Their
+// stacks shrink when they are not used.
 const spares = 256
 
 // item is a job, or an errand that may end with one.
@@ -32,8 +33,9 @@ type item[Job any] struct {
 	errand Errand[Job]
 }
 
-// An Errand is something else that a worker runs, because it may end with a job: in this way the job needs no other
-// goroutine. It counts in the group by itself, so that its maker can count it off while it runs.
+// An Errand is something else that a worker runs, because it may end with a job: in this way the
+// job needs no other goroutine. It counts in the group by itself, so that its maker can count it
+// off while it runs.
 type Errand[Job any] interface {
 	// Run returns the job to run, if there is one.
 	Run() (next Job, ok bool)

@@ -262,8 +262,9 @@ func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *meth
 	return host.CountOutput{Count: 1}, nil
 }
 
-// begin begins a verb that has no commit: it returns when the record of the verb is durable. So a verb that cannot be recorded has no
-// effect, and one whose caller leaves meanwhile is recorded. The record remains if the verb fails then.
+// begin begins a verb that has no commit: it returns when the record of the verb is durable. So a
+// verb that cannot be recorded has no effect, and one whose caller leaves meanwhile is recorded.
+// The record remains if the verb fails then.
 func begin(ctx context.Context, on kernel.Target) error {
 	if from := on.From; from != nil && from.Kind == kernel.FromQuery {
 		return fault.QueryWrites()

@@ -10,7 +10,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/admin/control"
 )
 
-// put writes what operators have set, and the row at 0 of the wake index by which a start of the node finds it.
+// put writes what operators have set, and the row at 0 of the wake index by which a start of the
+// node finds it.
 func put(c *kernel.Core, rec *control.Record) error {
 	c.Arm(keyspace.WakePaused, !rec.Empty())
 	return rec.Write(c.Rows)

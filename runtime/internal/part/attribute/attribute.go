@@ -1,4 +1,5 @@
-// Package attribute is the part for attributes: values of an actor that it is found by. The engine keeps the index of them.
+// Package attribute is the part for attributes: values of an actor that it is found by. The engine
+// keeps the index of them.
 package attribute
 
 import (
@@ -92,13 +93,15 @@ func shown(value []byte) (any, bool) {
 // writable reports whether a time can be written as RFC 3339, as in the JSON of a list.
 func writable(t time.Time) bool { return t.Year() >= 0 && t.Year() <= 9999 }
 
-// A value is the value of an attribute, with the size that it has in the store: -1 if it is not there.
+// A value is the value of an attribute, with the size that it has in the store: -1 if it is not
+// there.
 type value struct {
 	host.AttributeValue
 	size int
 }
 
-// remembered is what a core remembers of the attributes of its actor, so that a turn which sets the same value again reads nothing.
+// remembered is what a core remembers of the attributes of its actor, so that a turn which sets the
+// same value again reads nothing.
 type remembered []cached.Value[value]
 
 func of(c *kernel.Core) remembered {

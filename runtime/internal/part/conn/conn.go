@@ -52,7 +52,8 @@ func (*Part) Present(s *kernel.Kernel, _ *kernel.Actor, st *host.Status) {
 	st.Connections = event.HubOf(s).Count(host.Address{Type: st.Type, Key: st.Key})
 }
 
-// connType is how long turns take: join opens, resumes and changes connections, and leave ends them.
+// connType is how long turns take: join opens, resumes and changes connections, and leave ends
+// them.
 type connType struct{ join, leave pace.Average }
 
 func connTypeOf(t *kernel.Type) *connType {

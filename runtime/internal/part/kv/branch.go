@@ -265,7 +265,8 @@ func (r *reader) base(in *kv.MergeInput, source *kvrows.View) (*kvrows.Common, e
 	return kvrows.Base(r.rows, source, target, r.version, r.now.UnixMilli())
 }
 
-// merging returns the packed keys that a merge compares, and the parts that they are of; no parts are everything.
+// merging returns the packed keys that a merge compares, and the parts that they are of; no parts
+// are everything.
 func merging(in *kv.MergeInput, base *kvrows.Common, source *kvrows.View) (keys iter.Seq2[[]byte, error], parts []kvrows.Range, err error) {
 	if in.Keys == nil {
 		start, end, err := bounds(&in.Selection)

@@ -67,8 +67,8 @@ func reads[In, Out any](m method.Typed[In, Out], f func(r *reader, in *In) (Out,
 	return readsAny(m.Row, untyped(f))
 }
 
-// untyped hides the types of a function from what calls it, which would be compiled for each of them. It is not inlined, for then it
-// would be compiled twice.
+// untyped hides the types of a function from what calls it, which would be compiled for each of
+// them. It is not inlined, for then it would be compiled twice.
 //
 //go:noinline
 func untyped[From, In, Out any](f func(from From, in *In) (Out, error)) func(from From, in any) (out any, err error) {
@@ -103,7 +103,8 @@ func (nothing) Get([]byte) (e engine.Entry, ok bool, err error)       { return }
 func (nothing) List(engine.ListQuery) (p engine.Page, err error)      { return }
 func (nothing) Each(engine.ListQuery, func(*engine.Entry) bool) error { return nil }
 
-// packed returns the packed form of a key that must have a part. A key that only Go code writes can be named too.
+// packed returns the packed form of a key that must have a part. A key that only Go code writes can
+// be named too.
 func packed(k kv.Key) ([]byte, error) {
 	row, err := rowOf(k)
 	if err != nil {
@@ -124,7 +125,8 @@ func rowIn(b []byte, k kv.Key) ([]byte, error) {
 	return k.Append(keyspace.UserKV.Append(b, nil))
 }
 
-// of puts a member, or an element of one, before the path of the member that an error about an input names.
+// of puts a member, or an element of one, before the path of the member that an error about an
+// input names.
 func of(member string, err error) error {
 	e, ok := errors.AsType[*host.Error](err)
 	if !ok || e.Metadata["reason"] == reasonTrimmed || !placed(e.Code) {

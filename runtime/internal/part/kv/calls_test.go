@@ -130,7 +130,8 @@ func numbered(n int) *reader {
 	return &reader{rows: rows, codec: host.JSON}
 }
 
-// A count and a sample of more than a call reads go on at their cursor, until all has been seen once.
+// A count and a sample of more than a call reads go on at their cursor, until all has been seen
+// once.
 func TestCountsGoOnAtTheirCursor(t *testing.T) {
 	r := numbered(25)
 	for most := 1; most < 30; most++ {
@@ -207,7 +208,8 @@ func TestForgedCursorsAreRefused(t *testing.T) {
 	}
 }
 
-// An index that SQLite refuses to change falls behind from the least key of the turn on, and one with a damaged table is made anew.
+// An index that SQLite refuses to change falls behind from the least key of the turn on, and one
+// with a damaged table is made anew.
 func TestAnIndexThatCannotBeChangedIsLate(t *testing.T) {
 	list := []*kvrows.Index{
 		{Prefix: []byte("a"), IndexState: kvrows.IndexState{ID: 1}},
@@ -268,7 +270,8 @@ func TestPublishIsShort(t *testing.T) {
 	}
 }
 
-// What publish leaves to a reader is marked as publish marks it, and too much of it marks everything.
+// What publish leaves to a reader is marked as publish marks it, and too much of it marks
+// everything.
 func TestReadersMarkWhatTheyAreHanded(t *testing.T) {
 	h := new(hub)
 	w := &watch{hub: h, actor: "a", signal: make(chan struct{}, 1), keys: []string{"b"}, prefixes: []string{"k"}}

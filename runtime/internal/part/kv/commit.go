@@ -99,8 +99,8 @@ func (h *Turn) KVUpdate(f func() error) (undone bool, err error) {
 	return true, err
 }
 
-// collected counts what the handler did that no rollback of rows undoes: events, messages, SQL and the like. What calls of
-// other actors did is theirs.
+// collected counts what the handler did that no rollback of rows undoes: events, messages, SQL and
+// the like. What calls of other actors did is theirs.
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) collected() int {
@@ -119,8 +119,8 @@ func (h *Turn) collected() int {
 	return n
 }
 
-// commit does a commit, whose results have the values of some operations. After an error the caller undoes what it has
-// written.
+// commit does a commit, whose results have the values of some operations. After an error the caller
+// undoes what it has written.
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op) bool) (kv.CommitOutput, error) {
@@ -280,7 +280,8 @@ func (r *resolver) key(k kv.Key) (kv.Key, error) {
 	return k, nil
 }
 
-// parse checks all that can be wrong with a commit by itself, and makes c of it, which has the memory of the mutations.
+// parse checks all that can be wrong with a commit by itself, and makes c of it, which has the
+// memory of the mutations.
 func parse(codec host.Codec, in *kv.CommitInput, stands *resolver, c *kvrows.Commit) error {
 	for _, part := range []struct {
 		name        string

@@ -175,7 +175,8 @@ func showAny(codec host.Codec, v value.Value) (host.Raw, string) {
 	return text, encoding
 }
 
-// eventOf is an event as callers see it. What is not what its encoding says, or no key of a caller, is bytes: the feed goes on.
+// eventOf is an event as callers see it. What is not what its encoding says, or no key of a caller,
+// is bytes: the feed goes on.
 func eventOf(codec host.Codec, item *host.StreamItem, e *kvrows.Event) kv.Event {
 	out := kv.Event{
 		Sequence: item.Sequence, Version: uint64(e.Version), Time: item.Time, Op: kv.OpDelete, Cause: causeWords[e.Cause], Key: boundOf(e.Key),

@@ -13,9 +13,10 @@ import (
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 )
 
-// What a token does not allow is refused by the input of a method, before anything is read. So a method needs no other check, if its
-// input says which keys it is about. The few whose answers say more leave that out: kv.indexes, kv.feed, and kv.commit without the
-// right read. kv.set_scope and kv.remove_scope also look at the scope that there is.
+// What a token does not allow is refused by the input of a method, before anything is read. So a
+// method needs no other check, if its input says which keys it is about. The few whose answers say
+// more leave that out: kv.indexes, kv.feed, and kv.commit without the right read. kv.set_scope and
+// kv.remove_scope also look at the scope that there is.
 
 // selected returns an error for a selection that has keys outside of a grant.
 func selected(g *token.Grant, s *kv.Selection) error {
@@ -99,7 +100,8 @@ func mayRemoveIndex(g *token.Grant, _ *kv.RemoveIndexInput) error {
 	return mayKeep(g, "to remove indexes")
 }
 
-// inner is under for a scope whose policy is changed: that of all keys of the token would bound the token itself.
+// inner is under for a scope whose policy is changed: that of all keys of the token would bound the
+// token itself.
 func inner(g *token.Grant, prefix kv.Key) error {
 	if err := under(g, token.Read|token.Write, prefix); err != nil {
 		return err
@@ -157,7 +159,8 @@ func mayMerge(g *token.Grant, in *kv.MergeInput) error {
 	if len(g.Prefix) == 0 || in.DryRun || in.Base != nil || in.Source.At != 0 {
 		return nil
 	}
-	// The next merge is told of this one, and of few parts: what one token merges must not take the place of what others do.
+	// The next merge is told of this one, and of few parts: what one token merges must not take the
+	// place of what others do.
 	from, to := g.Bounds()
 	if start, end, err := bounds(&in.Selection); err != nil || in.Keys == nil && bytes.Equal(start, from) && bytes.Equal(end, to) {
 		return err
@@ -199,8 +202,9 @@ func mayFeed(g *token.Grant, in *kv.FeedInput) error {
 	return mayFollow(g, &kv.Watching{Prefixes: in.Prefixes})
 }
 
-// mayCommit also refuses messages to queues, which are not of the store, and to a token that may not read whatever says something of
-// what is there: checks, filters, and operations whose result depends on it.
+// mayCommit also refuses messages to queues, which are not of the store, and to a token that may
+// not read whatever says something of what is there: checks, filters, and operations whose result
+// depends on it.
 func mayCommit(g *token.Grant, in *kv.CommitInput) error {
 	if err := g.Allow(token.Write); err != nil {
 		return err
@@ -262,7 +266,8 @@ func blind(ctx context.Context, out *kv.CommitOutput) {
 	}
 }
 
-// hide leaves out of an error how full a scope or the actor is, if its caller may not read that: they may have keys of others.
+// hide leaves out of an error how full a scope or the actor is, if its caller may not read that:
+// they may have keys of others.
 func hide(ctx context.Context, err error) error {
 	g := token.Of(ctx)
 	if g == nil {
@@ -283,8 +288,9 @@ func hide(ctx context.Context, err error) error {
 	return err
 }
 
-// mayBound returns an error if a grant with a prefix may not change what a scope keeps of its past: its policy was one, and becomes
-// another. What is kept is room that no scope bounds, and a log is the actor's one.
+// mayBound returns an error if a grant with a prefix may not change what a scope keeps of its past:
+// its policy was one, and becomes another. What is kept is room that no scope bounds, and a log is
+// the actor's one.
 func mayBound(g *token.Grant, was, to *kvrows.Policy) error {
 	if was.Log != to.Log || was.LogEvents != to.LogEvents || was.LogBytes != to.LogBytes || was.LogFor != to.LogFor {
 		if err := g.Whole("to log changes, or no longer"); err != nil {
@@ -299,7 +305,8 @@ func mayBound(g *token.Grant, was, to *kvrows.Policy) error {
 	return nil
 }
 
-// clip returns the part of a range of deleted entries that a grant is for. An event tells the range, which may be a wider one.
+// clip returns the part of a range of deleted entries that a grant is for. An event tells the
+// range, which may be a wider one.
 func clip(g *token.Grant, s *kv.Selection) *kv.Selection {
 	if start, end, err := bounds(s); err == nil && g.Range(start, end) {
 		return s

@@ -14,8 +14,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// This file runs the handlers of the changes of maps. A change is logged with a row in the wake index, which is due at once. The
-// commit of the handler's turn has how far the handler is, so each change is handled once, and in the order of the commits.
+// This file runs the handlers of the changes of maps. A change is logged with a row in the wake
+// index, which is due at once. The commit of the handler's turn has how far the handler is, so each
+// change is handled once, and in the order of the commits.
 
 var _ survey.Explainer = (*Part)(nil)
 
@@ -57,13 +58,15 @@ func (*Part) Explain(q *survey.Inquiry, rows *engine.Snapshot) error {
 // maxHandled is how many changes are handled before other work of the actor.
 const maxHandled = 64
 
-// A handler that fails is tried again after 1 second, doubling up to 5 minutes, for as long as it takes.
+// A handler that fails is tried again after 1 second, doubling up to 5 minutes, for as long as it
+// takes.
 const (
 	handleRetryMin = time.Second
 	handleRetryMax = 5 * time.Minute
 )
 
-// handle has the handler of a map handle changes, each in its own turn. The row stands while there are more.
+// handle has the handler of a map handle changes, each in its own turn. The row stands while there
+// are more.
 func (p *Part) handle(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	h, err := kvrows.ReadHandled(c.Rows, row.Name)
 	switch {
@@ -134,7 +137,8 @@ func (p *Part) handle(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	return nil
 }
 
-// contained runs the handler of a map. A panic is an error of the turn like any other: the actor goes on.
+// contained runs the handler of a map. A panic is an error of the turn like any other: the actor
+// goes on.
 func contained(c *kernel.Core, t *kernel.Turn, i int, change *host.KVChange) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -12,12 +12,14 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
-// A hub tells watches which keys the durable commits of their actor have changed. It is apart from the Actors, so an actor
-// sleeps while it is watched.
+// A hub tells watches which keys the durable commits of their actor have changed. It is apart from
+// the Actors, so an actor sleeps while it is watched.
 //
-// A watch joins before it reads. Kernel.Durable gives it a snapshot when the consequences of its commits are out, and only then it
-// looks which keys are dirty: so they are all that differ in the snapshot, and no commit is shown by half. What later commits have
-// marked by then stays dirty. A turn that finds nobody watching collects no keys, and its commit says that anything may have changed.
+// A watch joins before it reads. Kernel.Durable gives it a snapshot when the consequences of its
+// commits are out, and only then it looks which keys are dirty: so they are all that differ in the
+// snapshot, and no commit is shown by half. What later commits have marked by then stays dirty. A
+// turn that finds nobody watching collects no keys, and its commit says that anything may have
+// changed.
 type hub struct {
 	mu        sync.RWMutex
 	audiences map[string]*audience // by actor
@@ -122,8 +124,8 @@ func (h *hub) watched(actor string) bool {
 	return h.audiences[actor] != nil
 }
 
-// maxMarks bounds the comparisons that publish makes, because all replies of the store wait for it. Beyond, the watches make them when
-// they read.
+// maxMarks bounds the comparisons that publish makes, because all replies of the store wait for it.
+// Beyond, the watches make them when they read.
 const maxMarks = 10_000
 
 // publish tells the watches of an actor what a durable turn has changed. It does not block.
@@ -166,7 +168,8 @@ func (h *hub) publish(actor string, what *touched) {
 	}
 }
 
-// end tells the watches of an actor that it was destroyed. It is called before anything of a successor is durable.
+// end tells the watches of an actor that it was destroyed. It is called before anything of a
+// successor is durable.
 func (h *hub) end(actor string) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -177,7 +180,8 @@ func (h *hub) end(actor string) {
 	}
 }
 
-// Destroy implements kernel.Destroyer. Watchers get no last state: that the actor was destroyed says it.
+// Destroy implements kernel.Destroyer. Watchers get no last state: that the actor was destroyed
+// says it.
 func (p *Part) Destroy(t *kernel.Turn) error {
 	actor := t.Actor.Key
 	t.Then(func() { p.hub.end(actor) })

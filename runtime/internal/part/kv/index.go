@@ -17,8 +17,8 @@ import (
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 )
 
-// A Database is how search indexes use the actor's SQLite database. Write is called while a turn is sealed, after the session of
-// its handler. If it fails, the write set is rolled back.
+// A Database is how search indexes use the actor's SQLite database. Write is called while a turn is
+// sealed, after the session of its handler. If it fails, the write set is rolled back.
 type Database struct {
 	Write func(*kernel.Turn, func(*sql.DB) error) error
 	Read  func(*call.Query, func(*sql.DB) error) error
@@ -44,11 +44,14 @@ func indexesOf(c *kernel.Core) ([]*kvrows.Index, error) {
 	return list, err
 }
 
-// An indexing is what the end of a turn does to search indexes. They get each entry that the turn has touched as it is then, so it
-// does not matter how often an entry was changed, and which changes were undone.
+// An indexing is what the end of a turn does to search indexes. They get each entry that the turn
+// has touched as it is then, so it does not matter how often an entry was changed, and which
+// changes were undone.
 //
-//  1. Tables of an index change only in the turn that changes the entries, or in one that goes on with building.
-//  2. If there is too much to do for one turn, or SQLite refuses it, the index falls behind, and the turn succeeds.
+//  1. Tables of an index change only in the turn that changes the entries, or in one that goes on
+//     with building.
+//  2. If there is too much to do for one turn, or SQLite refuses it, the index falls behind, and
+//     the turn succeeds.
 type indexing struct {
 	database *Database
 	last     bool // it comes after all participants so far
@@ -91,7 +94,8 @@ func (h *Turn) indexes() *indexing {
 	return x
 }
 
-// index notes that a key has changed, for the indexes that it is in. The removal of an entry that had expired is a change, too.
+// index notes that a key has changed, for the indexes that it is in. The removal of an entry that
+// had expired is a change, too.
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) index(key []byte) {
@@ -209,8 +213,8 @@ func (x *indexing) Seal(t *kernel.Turn) error {
 	return nil
 }
 
-// late returns the indexes that the turn would have changed, as behind. damaged: SQLite finds something wrong with a table. large: it
-// would be too much for a turn.
+// late returns the indexes that the turn would have changed, as behind. damaged: SQLite finds
+// something wrong with a table. large: it would be too much for a turn.
 func (x *indexing) late(list []*kvrows.Index, damaged, large bool, now int64) (late []kvrows.Index) {
 	for _, p := range list {
 		ix := *p

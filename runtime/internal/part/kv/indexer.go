@@ -36,15 +36,16 @@ func (w *indexer) fallBehind(key []byte) {
 	w.changed = true
 }
 
-// table is the name of the table with the words of an index. The table with the suffix _map has the row of each key.
+// table is the name of the table with the words of an index. The table with the suffix _map has the
+// row of each key.
 func table(ix *kvrows.Index) string { return tablePrefix + ix.Name() }
 
 func dropTables(db *sql.DB, id uint64) error {
 	return dropNamed(db, table(&kvrows.Index{IndexState: kvrows.IndexState{ID: id}}))
 }
 
-// dropNamed drops the tables whose names are that of an index, or go on with _, and what else has such a name, as an import may bring. An
-// empty index means all.
+// dropNamed drops the tables whose names are that of an index, or go on with _, and what else has
+// such a name, as an import may bring. An empty index means all.
 func dropNamed(db *sql.DB, index string) error {
 	for _, what := range []struct{ kind, sql string }{
 		{"TRIGGER", "%"}, {"VIEW", "%"}, {"INDEX", "%"}, {"TABLE", "CREATE VIRTUAL%"}, {"TABLE", "%"}, // tables of virtual ones go with them

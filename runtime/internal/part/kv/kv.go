@@ -23,7 +23,8 @@ import (
 
 // Part is the part for the key-value store.
 type Part struct {
-	// Remembered is how many bytes of entries awake actors have in memory, so that queries need not read them.
+	// Remembered is how many bytes of entries awake actors have in memory, so that queries need not
+	// read them.
 	Remembered atomic.Int64
 
 	send     Send
@@ -51,7 +52,8 @@ func New(send Send, database Database, log Log) *Part {
 	return &Part{send: send, database: database, log: log, hub: hub{watchBounds: watchBoundsBy(1)}}
 }
 
-// Divide makes the bounds of watchers smaller, so that a test need not write much to reach them. It is called before there are watchers.
+// Divide makes the bounds of watchers smaller, so that a test need not write much to reach them. It
+// is called before there are watchers.
 func (p *Part) Divide(by int) { p.hub.watchBounds = watchBoundsBy(by) }
 
 // Name implements kernel.Part.
@@ -142,7 +144,8 @@ func (h *Turn) put(key, data []byte, o engine.PutOptions) error {
 	return nil
 }
 
-// Keep stores what another part leaves for the actor under a packed key. Which encoding it has is not known here.
+// Keep stores what another part leaves for the actor under a packed key. Which encoding it has is
+// not known here.
 //
 // REQUIRES: t.Mu
 func Keep(t *kernel.Turn, key, value []byte) error {
@@ -248,7 +251,8 @@ const (
 	maxChangeValue = 8 << 10
 )
 
-// expired notes the entries that the store has removed because they had expired, and returns how many there are.
+// expired notes the entries that the store has removed because they had expired, and returns how
+// many there are.
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) expired(store *kvrows.Store) int {

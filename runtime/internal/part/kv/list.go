@@ -24,8 +24,8 @@ import (
 // pageBytes ends a page early: after the entry with which keys and values reach it.
 const pageBytes = 4 << 20
 
-// pagesBytes is pageBytes for the pages of kv.list_many together: enough for kv.MaxListed entries of KV Connect, whose keys
-// have up to 2 KiB and whose values have up to 64 KiB.
+// pagesBytes is pageBytes for the pages of kv.list_many together: enough for kv.MaxListed entries
+// of KV Connect, whose keys have up to 2 KiB and whose values have up to 64 KiB.
 const pagesBytes = 66 << 20
 
 // list implements kv.list.
@@ -65,7 +65,8 @@ func listMany(r *reader, in *kv.ListManyInput) (kv.ListManyOutput, error) {
 	return out, nil
 }
 
-// listing makes a page, of up to room bytes, and takes them from room. With first, a page of one entry may have a cursor at the end.
+// listing makes a page, of up to room bytes, and takes them from room. With first, a page of one
+// entry may have a cursor at the end.
 func listing(r *reader, in *kv.ListInput, room *int, first bool) (kv.ListOutput, error) {
 	r, err := r.moment(&in.Moment)
 	if err != nil {
@@ -138,8 +139,8 @@ func compile(codec host.Codec, raw host.Raw, now time.Time) (filter *where.Filte
 	return filter, text, err
 }
 
-// first adds the entry of a key, if there is one. Clients of Deno KV get an entry by a page of one. To look behind it for more is slow
-// if it was overwritten often.
+// first adds the entry of a key, if there is one. Clients of Deno KV get an entry by a page of one.
+// To look behind it for more is slow if it was overwritten often.
 func (l *lister) first(key []byte) (bool, error) {
 	row := keyspace.UserKV.Append(nil, key)
 	e, there, err := l.rows.Get(row)
@@ -162,7 +163,8 @@ type lister struct {
 	digest  kvrows.Digest
 }
 
-// page fills the page. It returns the packed key of the last entry that it read, or nil if that was the last of all.
+// page fills the page. It returns the packed key of the last entry that it read, or nil if that was
+// the last of all.
 func (l *lister) page(start, end []byte) (last []byte, err error) {
 	limit := cmp.Or(l.in.Limit, kv.DefaultPage)
 	values := !l.in.KeysOnly
@@ -263,8 +265,8 @@ func cursorOf(listing uint64, last []byte) string {
 	return cursorText.EncodeToString(append(fmt.Appendf(nil, "%016x", listing), last...))
 }
 
-// after returns the packed key that a cursor of a listing names. A key outside of the listing's bounds is refused, because
-// a client may make a cursor.
+// after returns the packed key that a cursor of a listing names. A key outside of the listing's
+// bounds is refused, because a client may make a cursor.
 func after(cursor string, listing uint64, start, end []byte) ([]byte, error) {
 	b, err := cursorText.DecodeString(cursor)
 	mark := fmt.Sprintf("%016x", listing)
@@ -283,7 +285,8 @@ func digestOf(d kvrows.Digest, start, end []byte) string {
 	return cursorText.EncodeToString(append(append(b, start...), end...))
 }
 
-// parseDigest reads what digestOf writes. An empty end is that of the store: a range that ends there else has no entries.
+// parseDigest reads what digestOf writes. An empty end is that of the store: a range that ends
+// there else has no entries.
 func parseDigest(text string) (c kvrows.Check, err error) {
 	b, err := cursorText.DecodeString(text)
 	if err != nil || len(b) <= kvrows.DigestSize {

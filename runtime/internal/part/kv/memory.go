@@ -85,7 +85,8 @@ func (*memory) Abandon(*kernel.Core) {}
 // Purges implements kernel.Purger: the row without a name is of keys that expire, of all kinds.
 func (*Part) Purges(name string) bool { return name == "" || name == kvrows.LogName }
 
-// Purge implements kernel.Purger. It removes keys that have expired, or what the log no longer keeps.
+// Purge implements kernel.Purger. It removes keys that have expired, or what the log no longer
+// keeps.
 func (p *Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	if row.Name == kvrows.LogName {
 		return c.System(w, "purge log", func(t *kernel.Turn) error {

@@ -16,8 +16,8 @@ const (
 	purgeTime = time.Millisecond
 )
 
-// purge removes some of the keys that have expired. It returns how many were entries, and whether more may have expired, for
-// which another purge is armed.
+// purge removes some of the keys that have expired. It returns how many were entries, and whether
+// more may have expired, for which another purge is armed.
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) purge() (entries int, more bool, err error) {

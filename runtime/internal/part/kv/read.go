@@ -18,8 +18,8 @@ import (
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 )
 
-// read reads what may be different, and returns what is. ok is false if nothing is, and the watcher has been told the
-// beginning, and not that more follows.
+// read reads what may be different, and returns what is. ok is false if nothing is, and the watcher
+// has been told the beginning, and not that more follows.
 func (w *watch) read(ctx context.Context) (out kv.Changes, ok bool, err error) {
 	due := w.expires.due(time.Now().UnixMilli(), w.known)
 	if idle, err := w.idle(); err != nil || idle && len(due) == 0 {
@@ -73,7 +73,8 @@ func (w *watch) read(ctx context.Context) (out kv.Changes, ok bool, err error) {
 	return out, owed || len(out.Changes) > 0, nil
 }
 
-// candidates returns the keys whose entries may be different: in order, but first those behind the last that was told.
+// candidates returns the keys whose entries may be different: in order, but first those behind the
+// last that was told.
 func (w *watch) candidates(rows engine.Reader, d *dirt, due []string) ([]string, error) {
 	keys := append(due, w.rest...)
 	w.rest, w.left = nil, 0
@@ -105,8 +106,8 @@ func (w *watch) candidates(rows engine.Reader, d *dirt, due []string) ([]string,
 	return keys, nil
 }
 
-// all returns the keys of all entries that are different from what the watcher knows. A watcher that has no use for the first state
-// knows it then.
+// all returns the keys of all entries that are different from what the watcher knows. A watcher
+// that has no use for the first state knows it then.
 func (w *watch) all(rows engine.Reader) (keys []string, err error) {
 	size, gone := 0, make(map[string]bool, len(w.known))
 	for key := range w.known {
@@ -161,7 +162,8 @@ func (w *watch) all(rows engine.Reader) (keys []string, err error) {
 // knownBytes is what a watcher remembers of an entry besides its key.
 const knownBytes = 128
 
-// room counts what the watcher remembers, and new entries with keys of so many bytes. Too much of it ends the watch.
+// room counts what the watcher remembers, and new entries with keys of so many bytes. Too much of
+// it ends the watch.
 func (w *watch) room(entries, bytes int) error {
 	remembered := int64(w.bytes + w.left + bytes + knownBytes*(len(w.known)+max(entries, 0)))
 	all := w.hub.known.Add(remembered - w.counted)
@@ -181,9 +183,10 @@ func (w *watch) room(entries, bytes int) error {
 	return err
 }
 
-// watchBounds are those of each watcher. Changes end after the entry with which keys and values reach changesBytes, which is more than one
-// commit has, or fewBytes while watchers have much in hand; and after that with which their JSON reaches eventBytes, because a client
-// does not read events of any size.
+// watchBounds are those of each watcher. Changes end after the entry with which keys and values
+// reach changesBytes, which is more than one commit has, or fewBytes while watchers have much in
+// hand; and after that with which their JSON reaches eventBytes, because a client does not read
+// events of any size.
 type watchBounds struct{ changesBytes, eventBytes, watchedEntries, watchedBytes int }
 
 const (
@@ -197,7 +200,8 @@ func watchBoundsBy(divisor int) watchBounds {
 	return watchBounds{changesBytes / divisor, eventBytes / divisor, kv.MaxWatchedEntries / divisor, kv.MaxWatchedBytes / divisor}
 }
 
-// differences returns the entries that are different from what the watcher knows, which it knows then.
+// differences returns the entries that are different from what the watcher knows, which it knows
+// then.
 func (w *watch) differences(rows engine.Reader, keys []string) (kv.Changes, error) {
 	out, size, encoded, most, read := w.nothing(), 0, 0, w.hub.changesBytes, make([]reading, 0, len(keys))
 	if w.hub.held.Load() > w.k.Options.MaxEventBytes {

@@ -15,14 +15,15 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
-// A recent has small entries that queries of an actor have read lately, as long as the actor is awake.
+// A recent has small entries that queries of an actor have read lately, as long as the actor is
+// awake.
 //
-// A turn marks what it changes with its version, before its commit is applied. An entry that was read as of a version is that of
-// any version from the entry's own on, up to the first mark after it. So a query needs no lock: a mark of a commit that its view
-// has is before the view.
+// A turn marks what it changes with its version, before its commit is applied. An entry that was
+// read as of a version is that of any version from the entry's own on, up to the first mark after
+// it. So a query needs no lock: a mark of a commit that its view has is before the view.
 //
-// Turns and queries both make it, so a turn that has marked nothing began after everything that is remembered was read. What a
-// turn has marked counts no longer when the turn is undone.
+// Turns and queries both make it, so a turn that has marked nothing began after everything that is
+// remembered was read. What a turn has marked counts no longer when the turn is undone.
 type recent struct {
 	held  *atomic.Int64 // bytes that all of the node remember
 	table atomic.Pointer[[]slot]
@@ -35,8 +36,8 @@ type recent struct {
 	closed  bool
 }
 
-// A slot has some of the entries whose keys have its hash. It has two, so that hardly any key that is asked for again and again
-// displaces another one.
+// A slot has some of the entries whose keys have its hash. It has two, so that hardly any key that
+// is asked for again and again displaces another one.
 type slot struct {
 	changed atomic.Uint64 // the last version that changed such an entry
 	asked   atomic.Uint64 // the hash of the key that was missed last: a key displaces another one when it is missed twice
@@ -79,7 +80,8 @@ func slotOf(table []slot, key []byte) (*slot, uint64) {
 	return &table[hash%uint64(len(table))], hash
 }
 
-// get returns an entry as of a version, if it is remembered; its Value is shared. If it is not, keep says whether it should be.
+// get returns an entry as of a version, if it is remembered; its Value is shared. If it is not,
+// keep says whether it should be.
 func (r *recent) get(key []byte, version engine.Version) (out engine.Entry, there, keep bool) {
 	table := r.table.Load()
 	if table == nil {
@@ -151,13 +153,14 @@ func (r *recent) keep(e *engine.Entry, version engine.Version) {
 	at.Store(&remembered{own, uint64(version)})
 }
 
-// valid reports whether a query can get what a slot has at a place. The slot is read after the place.
+// valid reports whether a query can get what a slot has at a place. The slot is read after the
+// place.
 func (r *recent) valid(s *slot, e *remembered) bool {
 	return e != nil && e.asOf >= s.changed.Load() && e.asOf >= r.all.Load() && (e.Expire == 0 || e.Expire > time.Now().UnixMilli())
 }
 
-// place returns where to put a key in its slot: where the key is, else where nothing valid is, else the place of the older entry.
-// REQUIRES: r.mu
+// place returns where to put a key in its slot: where the key is, else where nothing valid is, else
+// the place of the older entry. REQUIRES: r.mu
 func (r *recent) place(s *slot, key []byte) *atomic.Pointer[remembered] {
 	for i := range s.entries {
 		if e := s.entries[i].Load(); e != nil && string(e.Key) == string(key) {
@@ -214,11 +217,12 @@ func (r *recent) Forget(_ *kernel.Core, version engine.Version) { r.unmark(versi
 // Seal implements kernel.Participant.
 func (*recent) Seal(*kernel.Turn) error { return nil }
 
-// Succeeded implements kernel.Finisher: a turn that undid what it had changed may leave the version as it was.
+// Succeeded implements kernel.Finisher: a turn that undid what it had changed may leave the version
+// as it was.
 func (r *recent) Succeeded(t *kernel.Turn) { r.unmark(t.Core.Rows.Version()) }
 
-// unmark takes back the marks of versions after one, to which the write set was rolled back. Where there were any, what changed
-// last is taken to be of that version.
+// unmark takes back the marks of versions after one, to which the write set was rolled back. Where
+// there were any, what changed last is taken to be of that version.
 func (r *recent) unmark(version engine.Version) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -254,7 +258,8 @@ func (r *recent) clear() {
 	r.closed = true
 }
 
-// A remembering reads user keys of a query of an actor that is awake, from memory if they were read lately.
+// A remembering reads user keys of a query of an actor that is awake, from memory if they were read
+// lately.
 type remembering struct {
 	engine.Reader
 	recent  *recent

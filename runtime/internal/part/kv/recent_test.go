@@ -21,7 +21,8 @@ func entry(key, value string, version engine.Version) *engine.Entry {
 	return &engine.Entry{Key: []byte("\x04" + key), Value: []byte(value), Version: version}
 }
 
-// What is remembered as of a version is that of all versions from the entry's own on, up to a change.
+// What is remembered as of a version is that of all versions from the entry's own on, up to a
+// change.
 func TestAnEntryIsRememberedUpToItsChange(t *testing.T) {
 	t.Parallel()
 	var held atomic.Int64
@@ -56,7 +57,8 @@ func TestAnEntryIsRememberedUpToItsChange(t *testing.T) {
 	errorIf(t, held.Load() != 0, "%d bytes are held of what is closed", held.Load())
 }
 
-// What a turn has marked that was undone keeps nobody from remembering, and what was marked before it holds.
+// What a turn has marked that was undone keeps nobody from remembering, and what was marked before
+// it holds.
 func TestMarksOfATurnThatWasUndoneCountNoLonger(t *testing.T) {
 	t.Parallel()
 	for _, key := range [][]byte{nil, []byte("a")} {
@@ -114,7 +116,8 @@ func TestAnEntryThatExpiresIsForgotten(t *testing.T) {
 	})
 }
 
-// When the memory of the node is used up, entries that have changed are remembered in the room of those before the change.
+// When the memory of the node is used up, entries that have changed are remembered in the room of
+// those before the change.
 func TestMemoryThatIsUsedUpIsUsed(t *testing.T) {
 	t.Parallel()
 	var held atomic.Int64
@@ -143,7 +146,8 @@ func TestMemoryThatIsUsedUpIsUsed(t *testing.T) {
 	errorIf(t, after < before, "%d entries are remembered, %d after each was changed and read again", before, after)
 }
 
-// Two keys of one slot are both remembered. A third one that is missed twice takes the place of the older one.
+// Two keys of one slot are both remembered. A third one that is missed twice takes the place of the
+// older one.
 func TestKeysOfOneSlotAreRemembered(t *testing.T) {
 	t.Parallel()
 	r := &recent{held: new(atomic.Int64)}
@@ -195,7 +199,8 @@ func TestAKeyIsAtOnePlaceOfItsSlot(t *testing.T) {
 	errorIf(t, r.held.Load() != before-sizeOf(entry(a, "one", 1))-sizeOf(entry(b, "one", 1)), "%d bytes are held of no key", r.held.Load())
 }
 
-// In the last memory of the node a key that is missed twice takes the place of one that is not read.
+// In the last memory of the node a key that is missed twice takes the place of one that is not
+// read.
 func TestUsedUpMemoryGoesToKeysThatAreRead(t *testing.T) {
 	t.Parallel()
 	r, a, b := crowdedSlot(t)
@@ -214,8 +219,8 @@ func TestUsedUpMemoryGoesToKeysThatAreRead(t *testing.T) {
 	errorIf(t, string(e.Value) != "one", "%q is remembered", e.Value)
 }
 
-// Readers beside a writer, and several keys of each slot: each reads what its version has. A version v writes v to one key, or
-// to all.
+// Readers beside a writer, and several keys of each slot: each reads what its version has. A
+// version v writes v to one key, or to all.
 func TestReadersBesideAWriterReadTheirVersion(t *testing.T) {
 	t.Parallel()
 	const keys, versions, all = 3 * fewSlots, 5_000, -1

@@ -23,11 +23,13 @@ import (
 
 // A renderer executes one template of a caller, which may be hostile.
 //
-//  1. A template runs for up to kv.MaxRenderTime and kv.MaxRenderSteps: the time does not pass in tests
-//     in virtual time. It begins before the template is compiled and the values are decoded. Before each node of its tree an empty text is inserted, so a loop that writes nothing
-//     calls Write too, which fails when they are used up. Functions fail as well.
-//  2. A template can call the functions of this file, and and, or, not and len of text/template, which
-//     allocate nothing. It cannot call methods: the values that it sees have none but those of json.Number.
+//  1. A template runs for up to kv.MaxRenderTime and kv.MaxRenderSteps: the time does not pass in
+//     tests in virtual time. It begins before the template is compiled and the values are decoded.
+//     Before each node of its tree an empty text is inserted, so a loop that writes nothing calls
+//     Write too, which fails when they are used up. Functions fail as well.
+//  2. A template can call the functions of this file, and and, or, not and len of text/template,
+//     which allocate nothing. It cannot call methods: the values that it sees have none but those
+//     of json.Number.
 //  3. What it writes is bounded, and so is what json makes, which variables may keep.
 type renderer struct {
 	*reader
@@ -73,7 +75,8 @@ func render(r *reader, in *kv.RenderInput) (out kv.RenderOutput, err error) {
 	return kv.RenderOutput{Text: strings.ToValidUTF8(t.out.String(), "\uFFFD")}, nil
 }
 
-// faulty returns an error of package template as one for callers. It has the name of the template once.
+// faulty returns an error of package template as one for callers. It has the name of the template
+// once.
 func faulty(code host.Code, err error) error {
 	const most = 500
 	text := strings.TrimPrefix(err.Error(), "template: ")
@@ -124,11 +127,12 @@ func (t *renderer) parse(text string) (*template.Template, error) {
 	return main, nil
 }
 
-// maxNested bounds how many if, with and range are in each other. An error takes the square of that on its way out.
+// maxNested bounds how many if, with and range are in each other. An error takes the square of that
+// on its way out.
 const maxNested = 32
 
-// bound inserts an empty text before each node below a node, and refuses functions that are not offered. depth counts the
-// if, with and range around the node.
+// bound inserts an empty text before each node below a node, and refuses functions that are not
+// offered. depth counts the if, with and range around the node.
 func bound(in *tree.Tree, node tree.Node, offered []string, depth int) error {
 	var below []tree.Node
 	switch node.(type) {
@@ -184,8 +188,8 @@ func bound(in *tree.Tree, node tree.Node, offered []string, depth int) error {
 	return nil
 }
 
-// data reads the entries under the prefix, as maps of their keys' parts behind it. An entry whose key also
-// begins other keys hides these, and of parts that are written alike the first is seen.
+// data reads the entries under the prefix, as maps of their keys' parts behind it. An entry whose
+// key also begins other keys hides these, and of parts that are written alike the first is seen.
 func (t *renderer) data() (map[string]any, error) {
 	start, end, err := bounds(&kv.Selection{Prefix: t.prefix})
 	if err != nil {
@@ -275,8 +279,8 @@ func decoded(e *engine.Entry) (any, error) {
 	return plain(v), err
 }
 
-// plain makes numbers that are whole int64, and others that are 0 a float64, so that 0 is false. The others
-// stay a json.Number, which is written as it is stored.
+// plain makes numbers that are whole int64, and others that are 0 a float64, so that 0 is false.
+// The others stay a json.Number, which is written as it is stored.
 func plain(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -394,7 +398,8 @@ func (t *renderer) get(parts ...any) (any, error) {
 	return t.absent(string(text))
 }
 
-// index returns a member of an object or map, or an element of an array, by one name or place after another.
+// index returns a member of an object or map, or an element of an array, by one name or place after
+// another.
 func (t *renderer) index(of any, places ...any) (any, error) {
 	for _, place := range places {
 		if err := t.tick(); err != nil {

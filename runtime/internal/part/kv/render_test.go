@@ -105,7 +105,8 @@ func (s slow) List(q engine.ListQuery) (engine.Page, error) {
 	return s.listed.List(q)
 }
 
-// TestTheTimeOfATemplateBeginsWithItsValues reads values that take longer than a template may, which then does nothing itself.
+// TestTheTimeOfATemplateBeginsWithItsValues reads values that take longer than a template may,
+// which then does nothing itself.
 func TestTheTimeOfATemplateBeginsWithItsValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rows := slow{listed: listed{values: []string{`1`}}, took: kv.MaxRenderTime}

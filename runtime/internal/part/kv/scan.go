@@ -16,7 +16,8 @@ import (
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 )
 
-// countEntries bounds the entries that one call of kv.count or kv.sample reads, as scanTime bounds its time.
+// countEntries bounds the entries that one call of kv.count or kv.sample reads, as scanTime bounds
+// its time.
 const countEntries = 1_000_000
 
 // listingOf identifies a listing by its bounds and whatever else is its own, for cursors.
@@ -29,8 +30,8 @@ func listingOf(parts ...[]byte) uint64 {
 	return h.Sum64()
 }
 
-// scan visits the rows of a selection after a cursor, up to most of them, and returns the cursor after the last; "" is the end. A
-// row is valid during the visit.
+// scan visits the rows of a selection after a cursor, up to most of them, and returns the cursor
+// after the last; "" is the end. A row is valid during the visit.
 func (r *reader) scan(s *kv.Selection, cursor string, most int, visit func(*engine.Entry)) (string, error) {
 	start, end, err := bounds(s)
 	if err != nil {
@@ -87,7 +88,8 @@ func (r *reader) count(in *kv.CountInput, most int) (out kv.CountOutput, err err
 // count implements kv.count.
 func count(r *reader, in *kv.CountInput) (kv.CountOutput, error) { return r.count(in, countEntries) }
 
-// sample implements kv.sample. It keeps N keys, and lets each later one take a place with the chance that it has by then.
+// sample implements kv.sample. It keeps N keys, and lets each later one take a place with the
+// chance that it has by then.
 func (r *reader) sample(in *kv.SampleInput, most int) (out kv.SampleOutput, err error) {
 	if r, err = r.moment(&in.Moment); err != nil {
 		return out, err

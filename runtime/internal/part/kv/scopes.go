@@ -100,8 +100,8 @@ func (r *reader) counted(sc *kvrows.Scope) (kv.Scope, error) {
 	return r.scope(sc, &counts[0])
 }
 
-// mayPlace returns an error if a token with a prefix may not give a scope a policy, or has enough scopes. Others would be left with
-// none: an actor has so many.
+// mayPlace returns an error if a token with a prefix may not give a scope a policy, or has enough
+// scopes. Others would be left with none: an actor has so many.
 func mayPlace(g *token.Grant, store *kvrows.Store, prefix []byte, p *kvrows.Policy) error {
 	if g == nil || len(g.Prefix) == 0 {
 		return nil
@@ -180,7 +180,8 @@ func (r *reader) scope(sc *kvrows.Scope, c *kvrows.Count) (kv.Scope, error) {
 	return out, err
 }
 
-// pageOf returns the limit of a page, the packed key after which it begins, and the mark of its cursors.
+// pageOf returns the limit of a page, the packed key after which it begins, and the mark of its
+// cursors.
 func pageOf(what string, limit int, cursor string, start, end []byte) (int, []byte, uint64, error) {
 	h := fnv.New64a()
 	h.Write([]byte(what))

@@ -150,7 +150,8 @@ func (s *searcher) rows(read func(engine.Reader) error) error {
 	return read(rows)
 }
 
-// searches binds a method that reads search indexes. An actor that is not there has none, which is no error.
+// searches binds a method that reads search indexes. An actor that is not there has none, which is
+// no error.
 func searches[In, Out any](m method.Typed[In, Out], f func(s *searcher, in *In) (Out, error)) *call.Method {
 	return searchesAny(m.Row, untyped(f))
 }
@@ -266,9 +267,10 @@ func (f *finding) find(db *sql.DB) error {
 	if f.filter == nil { // what is behind the page says that there is a next one
 		most = int64(limit) + 1
 	}
-	// A column of rank would be computed again for each row that is returned. The columns key and version, which follow those of the
-	// fields, are read from the table that FTS5 keeps them in, which is quicker than through FTS5. SQLite compiles a statement again when
-	// a parameter of LIMIT or OFFSET is bound.
+	// A column of rank would be computed again for each row that is returned. The columns key and
+	// version, which follow those of the fields, are read from the table that FTS5 keeps them in,
+	// which is quicker than through FTS5. SQLite compiles a statement again when a parameter of
+	// LIMIT or OFFSET is bound.
 	key := len(f.ix.Paths)
 	rows, err := db.QueryContext(f.q, fmt.Sprintf("SELECT t.id, t.c%d, t.c%d, best.rank FROM "+
 		"(SELECT rowid AS id, bm25(%[3]s%[4]s) AS rank FROM main.%[3]s WHERE %[3]s MATCH ? ORDER BY 2, 1 LIMIT %[5]d OFFSET %[6]d) AS best "+
@@ -328,7 +330,8 @@ func (f *finding) weights() string {
 	return string(text)
 }
 
-// add adds an entry if it is what the index has, and meets the filter. It returns the bytes that it has read.
+// add adds an entry if it is what the index has, and meets the filter. It returns the bytes that it
+// has read.
 func (f *finding) add(id, version int64, key []byte, score float64) (int, error) {
 	row := keyspace.UserKV.Append(nil, key)
 	var e engine.Entry

@@ -8,7 +8,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host/kv"
 )
 
-// maxWord is how many characters of a snippet's text count as one word at most, as not every language has blanks.
+// maxWord is how many characters of a snippet's text count as one word at most, as not every
+// language has blanks.
 const maxWord = 32
 
 // An extent is a part of a text.
@@ -56,8 +57,9 @@ type hit struct {
 	text string
 }
 
-// excerpt returns so many words of a text that has marks around matches, in pieces. The more different words of these match, and then
-// the more words, the greater is its score; it is 0 if none matches. It takes time that grows with the text alone.
+// excerpt returns so many words of a text that has marks around matches, in pieces. The more
+// different words of these match, and then the more words, the greater is its score; it is 0 if
+// none matches. It takes time that grows with the text alone.
 func excerpt(marked string, most int) (parts []kv.SnippetPart, score int) {
 	text, matches := unmark(marked)
 	words := wordsOf(text)

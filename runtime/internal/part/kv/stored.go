@@ -10,7 +10,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
-// StoredReply answers kv.get, kv.get_many, kv.list, kv.count, kv.branches and kv.render from a store that no node need be running on.
+// StoredReply answers kv.get, kv.get_many, kv.list, kv.count, kv.branches and kv.render from a
+// store that no node need be running on.
 func StoredReply(store *engine.Store, namespace string, r *host.Request, now time.Time) (host.Reply, error) {
 	id, there, err := store.Lookup(engine.Identity{Namespace: namespace, Type: r.Type, Key: r.Key})
 	if err != nil {

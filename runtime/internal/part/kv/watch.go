@@ -20,9 +20,9 @@ import (
 
 // A watch follows some entries of an actor, as kv.Watch.
 //
-// It has no goroutine. Commits only mark keys as dirty; Next reads the dirty keys from one durable snapshot, and returns those
-// that are different from what it has returned before. So a reader that is slow skips states, holds nobody up, and ends with
-// the last state.
+// It has no goroutine. Commits only mark keys as dirty; Next reads the dirty keys from one durable
+// snapshot, and returns the values that differ from what it has returned before. So a slow reader
+// skips states, holds nobody up, and ends with the last state.
 type watch struct {
 	k        *kernel.Kernel
 	hub      *hub
@@ -233,7 +233,8 @@ func (w *watch) hand(what *touched) {
 // maxHanded bounds the keys and ranges that a reader marks. Beyond, it reads everything again.
 const maxHanded = 2 * maxTouched
 
-// markHanded marks what was left to the reader. It compares without the lock, which publish waits for.
+// markHanded marks what was left to the reader. It compares without the lock, which publish waits
+// for.
 func (w *watch) markHanded() {
 	w.mu.Lock()
 	handed := w.handed

@@ -257,8 +257,9 @@ func workers(t *kernel.Type, name string) (int, error) {
 	return i, err
 }
 
-// receiveNothing answers a worker of an actor that is not there: its queue is empty. A worker that begins before the first send
-// waits for it, and one that goes on after the end of the actor does not bring it back.
+// receiveNothing answers a worker of an actor that is not there: its queue is empty. A worker that
+// begins before the first send waits for it, and one that goes on after the end of the actor does
+// not bring it back.
 func receiveNothing(t *kernel.Type, req *host.Request, notFound error) ([]byte, error) {
 	var in host.QueueReceiveInput
 	if err := wire.Decode(req.Method, req.Codec, req.Input, &in); err != nil {

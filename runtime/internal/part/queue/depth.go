@@ -9,11 +9,12 @@ import (
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
 
-// maxDepthTime bounds how long one collection reads queues. The actors that it does not come to are counted.
+// maxDepthTime bounds how long one collection reads queues. The actors that it does not come to are
+// counted.
 const maxDepthTime = 50 * time.Millisecond
 
-// depths counts, when it collects, the messages in the queues of awake actors. To count those of sleeping actors it would have
-// to read the whole store.
+// depths counts, when it collects, the messages in the queues of awake actors. To count those of
+// sleeping actors it would have to read the whole store.
 type depths struct{ of *kernel.Kernel }
 
 func depthDescs() (messages, oldest, unread *prometheus.Desc) {

@@ -21,7 +21,8 @@ import (
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
 
-// This file handles the messages of an actor's own queues, and wakes the actor when messages are due.
+// This file handles the messages of an actor's own queues, and wakes the actor when messages are
+// due.
 
 // A failedMessage is a message whose handler failed. The next turn must count the attempt.
 type failedMessage struct {
@@ -32,8 +33,9 @@ type failedMessage struct {
 	at      time.Time
 }
 
-// uncounted has the failed attempts of messages whose handlers took their cores with them: they panicked or did not return. They
-// are counted before the actor handles another message, whatever has it run again. The zero value has none.
+// uncounted has the failed attempts of messages whose handlers took their cores with them: they
+// panicked or did not return. They are counted before the actor handles another message, whatever
+// has it run again. The zero value has none.
 type uncounted struct {
 	mu  sync.Mutex
 	all map[string][]*failedMessage // by the address of the actor
@@ -105,7 +107,8 @@ func (*queueJob) Traits(a *kernel.Actor) kernel.Traits {
 // Run implements kernel.Job.
 func (j *queueJob) Run(c *kernel.Core, w *kernel.Work) { handleQueues(c, w, j) }
 
-// pumped ends a job. If a message took the core with it, another job comes at once, which counts the attempt.
+// pumped ends a job. If a message took the core with it, another job comes at once, which counts
+// the attempt.
 func pumped(a *kernel.Actor, w *kernel.Work) {
 	j, own := w.Job.(*queueJob), queueDuty(a)
 	m := j.message.Load()
@@ -123,9 +126,9 @@ func pumped(a *kernel.Actor, w *kernel.Work) {
 // maxPump is the number of messages that are handled before other work of the actor.
 const maxPump = 64
 
-// handleQueues handles messages of the actor's own queues, each in its own turn, one message of each
-// queue after the other. A broken queue does not delay the others. A stopping node keeps waiting
-// messages for its next start.
+// handleQueues handles messages of the actor's own queues, each in its own turn, one message of
+// each queue after the other. A broken queue does not delay the others. A stopping node keeps
+// waiting messages for its next start.
 func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 	a, own := c.Actor, queueDuty(c.Actor)
 	own.Begin() // a message that is sent from here on asks again
@@ -183,7 +186,8 @@ func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 	c.Respond(w, nil, err)
 }
 
-// countFailed counts the attempts that took their cores with them, and commits that: the next handler may take its core, too.
+// countFailed counts the attempts that took their cores with them, and commits that: the next
+// handler may take its core, too.
 func countFailed(c *kernel.Core, w *kernel.Work) error {
 	own := &Queueing(c.Actor.Type).uncounted
 	all := own.of(c.Actor.Address)
@@ -259,7 +263,8 @@ func quickQueues(a *kernel.Actor) bool {
 }
 
 // handleNext handles the next message of a queue. last says that no other queue is known to have a
-// message. It returns an error if the queue cannot be read or written, but not if the handler fails.
+// message. It returns an error if the queue cannot be read or written, but not if the handler
+// fails.
 func handleNext(c *kernel.Core, w *kernel.Work, j *queueJob, name string, last bool) (more bool, err error) {
 	i, _, err := queueOf(c.Actor.Type, name)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// Another actor's attempt may push out old ones while they are being counted, and a new one may come.
+// Another actor's attempt may push out old ones while they are being counted, and a new one may
+// come.
 func TestAttemptsAreForgottenOnceCountedAndOldOnesInTime(t *testing.T) {
 	var u uncounted
 	a, now := host.Address{Type: "p", Key: []string{"a"}}, time.Now()

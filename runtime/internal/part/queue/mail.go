@@ -33,7 +33,8 @@ func TakeSend(t *kernel.Turn, input []byte) error {
 	return err
 }
 
-// Send does queue.send in a turn that does something else too. After an error the turn must be undone.
+// Send does queue.send in a turn that does something else too. After an error the turn must be
+// undone.
 //
 // REQUIRES: t.Mu, or no handler that runs.
 func Send(t *kernel.Turn, codec host.Codec, in *host.QueueSendInput) (host.QueueSendOutput, error) {

@@ -7,8 +7,9 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// fields are the sizes of what the store has of the fields of an actor's run, so that a turn which writes one does not
-// look for the old one. They are known from the last scan of all fields on, which each run begins with.
+// fields are the sizes of what the store has of the fields of an actor's run, so that a turn which
+// writes one does not look for the old one. They are known from the last scan of all fields on,
+// which each run begins with.
 type fields struct {
 	known bool
 	asOf  engine.Version                 // of the write set, when they were last changed

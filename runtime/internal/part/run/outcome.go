@@ -39,10 +39,12 @@ func (o *outcome) result(on kernel.Target) (out host.WorkflowResultOutput, err e
 	return out, err
 }
 
-// A known is the outcome of an actor's run in memory: a caller that waits for a run asks twice, and then reads no row.
+// A known is the outcome of an actor's run in memory: a caller that waits for a run asks twice, and
+// then reads no row.
 //
-// Invariant: what it holds is durable, and no later turn has written that the run begins, ends, or goes on after its end.
-// So it is forgotten in a turn, before the commit of that, and set when a commit is durable.
+// Invariant: what it holds is durable, and no later turn has written that the run begins, ends, or
+// goes on after its end. So it is forgotten in a turn, before the commit of that, and set when a
+// commit is durable.
 type known struct {
 	mu     sync.Mutex
 	of     *outcome
@@ -65,8 +67,8 @@ func (k *known) wrote(s wfhost.State) uint64 {
 // forget notes that a turn removes rows of the run.
 func (k *known) forget() { k.wrote(wfhost.StatePending) }
 
-// keep sets what a turn has made of the run when that is durable. writes is the number of its write of the state: if another
-// one came since, the actor was taken away from the turn.
+// keep sets what a turn has made of the run when that is durable. writes is the number of its write
+// of the state: if another one came since, the actor was taken away from the turn.
 func (k *known) keep(h *kernel.Turn, o *outcome, writes uint64) {
 	k.mu.Lock()
 	if k.writes == writes {

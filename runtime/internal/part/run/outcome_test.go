@@ -11,7 +11,8 @@ import (
 func TestOutcomeInMemoryIsThatOfTheLastRunOnceItIsDurable(t *testing.T) {
 	const begin, running, end, rewind, remove = 'b', 'r', 'e', 'w', 'd'
 	for _, test := range []struct {
-		// turns are what turns of the actor write, in order; durable says how many of them are durable then.
+		// turns are what turns of the actor write, in order; durable says how many of them are
+		// durable then.
 		turns   string
 		durable int
 		want    string

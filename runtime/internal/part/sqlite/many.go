@@ -44,7 +44,8 @@ type manyQuery struct {
 // pages lists a page of actors, and sets the cursor after each of them, by its id.
 type pages = func(q host.ListQuery, after map[string]string) (host.ListPage, error)
 
-// QueryMany runs a statement on the databases of the actors that page lists, as host.Databases says.
+// QueryMany runs a statement on the databases of the actors that page lists, as host.Databases
+// says.
 func QueryMany(ctx context.Context, s *kernel.Kernel, in *host.QueryManyInput, page pages) (host.QueryManyOutput, error) {
 	t, err := s.StoredTypeOf(host.Address{Type: in.Type, Key: in.Prefix})
 	if err != nil {
@@ -89,8 +90,9 @@ func (q *manyQuery) full() bool {
 	return q.rows >= q.in.Limit || q.size >= maxSQLBytes || q.seen >= maxManyActors || !time.Now().Before(q.end)
 }
 
-// run goes through the actors page by page. The cursor of an answer that ends within a page is that after its last actor: to list
-// the page again would repeat and skip actors, if some were destroyed or changed meanwhile.
+// run goes through the actors page by page. The cursor of an answer that ends within a page is that
+// after its last actor: to list the page again would repeat and skip actors, if some were destroyed
+// or changed meanwhile.
 func (q *manyQuery) run(ctx context.Context) error {
 	for {
 		after := make(map[string]string)
@@ -116,7 +118,8 @@ func (q *manyQuery) run(ctx context.Context) error {
 	}
 }
 
-// actor adds the rows of one actor. An error of the statement that every actor would have is one of the query.
+// actor adds the rows of one actor. An error of the statement that every actor would have is one of
+// the query.
 func (q *manyQuery) actor(ctx context.Context, key []string) error {
 	out, ok, err := q.read(ctx, host.Address{Type: q.t.Type, Key: key})
 	if !ok && err == nil {
@@ -177,7 +180,8 @@ func ofAll(e *host.Error) bool {
 		strings.Contains(e.Message, "syntax error") || strings.Contains(e.Message, "unrecognized token") || strings.Contains(e.Message, "incomplete input"))
 }
 
-// check runs the statement on an empty database, in place of the actors', for the errors that every database has.
+// check runs the statement on an empty database, in place of the actors', for the errors that every
+// database has.
 func (q *manyQuery) check(ctx context.Context) error {
 	_, err := q.ask(ctx, host.Address{Type: q.t.Type}, noKeys{})
 	e, known := errors.AsType[*host.Error](err)
@@ -202,7 +206,8 @@ func (noKeys) Scan(_, _ []byte, _ func(key, value []byte) bool) error { return n
 // sqlToken matches a comment, a quoted text or name, a word, or one other character.
 var sqlToken = regexp.MustCompile(`(?s)--[^\n]*|/\*.*?(?:\*/|$)|'[^']*'|"[^"]*"|` + "`[^`]*`" + `|\[[^\]]*\]|\w+|.`)
 
-// writes reports whether one of the statements of a text that compiles is there to write. SQLite looks for the tables first.
+// writes reports whether one of the statements of a text that compiles is there to write. SQLite
+// looks for the tables first.
 func writes(text string) bool {
 	verb, depth, before := false, 0, "" // of the statement: WITH may have more before the verb
 	for _, token := range sqlToken.FindAllString(text, -1) {

@@ -48,7 +48,8 @@ var _ interface {
 	kernel.Preparer
 } = (*Part)(nil)
 
-// New makes the part with a bound for its connections. imported is told, in the turn, that a database was replaced.
+// New makes the part with a bound for its connections. imported is told, in the turn, that a
+// database was replaced.
 func New(o Options, imported func(*kernel.Turn) error) *Part {
 	return &Part{options: o, imported: imported}
 }

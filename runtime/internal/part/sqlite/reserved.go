@@ -9,9 +9,10 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
-// WriteReserved runs f in a session that may use the reserved tables of the actor's database, and puts what it changes into the
-// write set of the turn. It is called while the turn is sealed, when the session of its handler has been committed. After an error
-// the caller must roll the write set back.
+// WriteReserved runs f in a session that may use the reserved tables of the actor's database, and
+// puts what it changes into the write set of the turn. It is called while the turn is sealed, when
+// the session of its handler has been committed. After an error the caller must roll the write set
+// back.
 func WriteReserved(t *kernel.Turn, f func(*sql.DB) error) error {
 	b := DatabaseOf(&t.Core.Attached)
 	d := b.Get(t.Actor)
@@ -32,7 +33,8 @@ func WriteReserved(t *kernel.Turn, f func(*sql.DB) error) error {
 	return err
 }
 
-// ReadReserved runs f in a session that may read the reserved tables of the actor's database, as of the query.
+// ReadReserved runs f in a session that may read the reserved tables of the actor's database, as of
+// the query.
 func ReadReserved(q *call.Query, f func(*sql.DB) error) error {
 	s := newQuery(q)
 	s.session.AllowReserved()

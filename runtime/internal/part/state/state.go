@@ -1,4 +1,5 @@
-// Package state is the part for the state of an actor: operators read and replace it, as JSON or CBOR.
+// Package state is the part for the state of an actor: operators read and replace it, as JSON or
+// CBOR.
 package state
 
 import (
@@ -82,8 +83,9 @@ func get(q *call.Query, codec host.Codec, _ *method.None) (host.StateOutput, err
 	return out, present(&out, codec)
 }
 
-// replace implements state.replace. The code decodes the new state before it counts, so an actor never has one that its code does not
-// take. It works on an actor that does not wake, for example because its state does not decode.
+// replace implements state.replace. The code decodes the new state before it counts, so an actor
+// never has one that its code does not take. It works on an actor that does not wake, for example
+// because its state does not decode.
 func replace(c *kernel.Core, w *kernel.Work, in *host.StateReplaceInput, reply func(host.StateOutput) ([]byte, error)) ([]byte, error) {
 	if in.Version == nil {
 		return nil, host.Errorf(host.InvalidArgument, "version: it is missing; state.get has it").With("field", "version")
@@ -169,7 +171,8 @@ func decode(codec host.Codec, state []byte) (v any, blob []byte, err error) {
 	return v, blob, nil
 }
 
-// unfit is the error for a state that the code does not take. Its place is told if only one member can be meant.
+// unfit is the error for a state that the code does not take. Its place is told if only one member
+// can be meant.
 func unfit(given any, err error) error {
 	if e, is := errors.AsType[*host.Error](err); is {
 		return e

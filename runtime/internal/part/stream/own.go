@@ -8,12 +8,12 @@ import (
 	streamrows "github.com/cairn-run/cairn/runtime/internal/part/stream/rows"
 )
 
-// Own is a stream that another part writes to in the actor, under a name that handlers and clients cannot name. Its rows are
-// those of any stream. The other part handles its rows of the wake index.
+// Own is a stream that another part writes to in the actor, under a name that handlers and clients
+// cannot name. Its rows are those of any stream. The other part handles its rows of the wake index.
 type Own string
 
-// Append appends items in a turn, up to host.MaxStreamBatch, and returns the sequence of the last. exempt: they may make a full
-// actor larger.
+// Append appends items in a turn, up to host.MaxStreamBatch, and returns the sequence of the last.
+// exempt: they may make a full actor larger.
 func (o Own) Append(rows engine.Writer, now int64, keep *host.Stream, items [][]byte, exempt bool) (uint64, error) {
 	l := streamrows.New(rows, time.UnixMilli(now))
 	l.Exempt = exempt

@@ -181,7 +181,8 @@ func (t *Task) Run(f func(host.Task) error) {
 	returned = true
 }
 
-// errTaskBroke is the error of a task that panicked or ended its goroutine, in what is recorded of it.
+// errTaskBroke is the error of a task that panicked or ended its goroutine, in what is recorded of
+// it.
 var errTaskBroke = host.Errorf(host.Crashed, "the task panicked or ended its goroutine")
 
 var errTaskOver = host.Errorf(host.FailedPrecondition, "the task is over: it must not be used after its function returned")

@@ -47,8 +47,8 @@ type check struct {
 	expires int64 // Unix ms; 0 is never
 }
 
-// read returns the row of the token, if it is valid. The row is found by the id, and the secret is compared by its digest in constant
-// time. An actor that is not there has no tokens.
+// read returns the row of the token, if it is valid. The row is found by the id, and the secret is
+// compared by its digest in constant time. An actor that is not there has no tokens.
 func (c *check) read(ctx context.Context) (r row, err error) {
 	err = c.look(ctx, func(rows engine.Reader, now time.Time) (err error) {
 		var ok bool
@@ -63,7 +63,8 @@ func (c *check) read(ctx context.Context) (r row, err error) {
 	return r, err
 }
 
-// look calls f with the rows of the actor's last commit. What is wrong with the actor is not for strangers: then it has no tokens.
+// look calls f with the rows of the actor's last commit. What is wrong with the actor is not for
+// strangers: then it has no tokens.
 func (c *check) look(ctx context.Context, f func(rows engine.Reader, now time.Time) error) error {
 	err := call.RouterOf(c.k).Look(ctx, c.addr, "token", func(q *call.Query) error {
 		rows, done, err := q.Rows()
@@ -80,8 +81,9 @@ func (c *check) look(ctx context.Context, f func(rows engine.Reader, now time.Ti
 	return token.ErrInvalid
 }
 
-// during calls f with a context that ends when the token is revoked or expires, or the actor is destroyed. After f it reads the token
-// again: what f returns may be from after the end of the token, if f was faster than the news.
+// during calls f with a context that ends when the token is revoked or expires, or the actor is
+// destroyed. After f it reads the token again: what f returns may be from after the end of the
+// token, if f was faster than the news.
 func (c *check) during(ctx context.Context, f func(context.Context) error) error {
 	sub := c.k.Signals.Subscribe(string(address.Append(nil, c.addr)), topic)
 	defer sub.Close()

@@ -27,12 +27,13 @@ const (
 
 // failed bounds how often checks of the tokens of an actor fail.
 //
-//  1. A check of a token that is valid is never counted and never refused, however many others fail. Only a token that was made
-//     less than knownFor ago may have to be shown again.
-//  2. While too many checks of an actor fail, a token that is not valid costs no read: the tokens of the actor are listed once in
-//     knownFor, and one that the list lacks is refused. Others are read from their rows, as always.
-//  3. The memory is bounded. Actors share buckets, which only changes the answer for tokens that are not valid. Beyond the bounds of
-//     the lists each check reads a row.
+//  1. A check of a token that is valid is never counted and never refused, however many others
+//     fail. Only a token that was made less than knownFor ago may have to be shown again.
+//  2. While too many checks of an actor fail, a token that is not valid costs no read: the tokens
+//     of the actor are listed once in knownFor, and one that the list lacks is refused. Others are
+//     read from their rows, as always.
+//  3. The memory is bounded. Actors share buckets, which only changes the answer for tokens that
+//     are not valid. Beyond the bounds of the lists each check reads a row.
 type failed struct {
 	seed maphash.Seed
 	rate *rate.Limit
@@ -74,7 +75,8 @@ func (f *failed) note(addr []byte) *host.Error {
 	return token.ErrInvalid
 }
 
-// before returns an error for a token that need not be read, because too many checks have failed and the list lacks it.
+// before returns an error for a token that need not be read, because too many checks have failed
+// and the list lacks it.
 func (f *failed) before(ctx context.Context, c *check, addr []byte) error {
 	wait := f.rate.Wait(f.bucket(addr))
 	if wait == 0 {
@@ -141,7 +143,8 @@ func (f *failed) list(addr []byte) *tokens {
 	return l
 }
 
-// list returns the digests of the tokens of the actor that are valid. An actor that is not there has none.
+// list returns the digests of the tokens of the actor that are valid. An actor that is not there
+// has none.
 func (c *check) list(ctx context.Context) (map[string]token.Digest, error) {
 	digests := make(map[string]token.Digest)
 	err := c.look(ctx, func(rows engine.Reader, now time.Time) error {

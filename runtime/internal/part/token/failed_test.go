@@ -9,7 +9,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host/token"
 )
 
-// TestFailedChecksOfManyActorsTakeBoundedMemory counts failures of more actors than there are buckets and lists.
+// TestFailedChecksOfManyActorsTakeBoundedMemory counts failures of more actors than there are
+// buckets and lists.
 func TestFailedChecksOfManyActorsTakeBoundedMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFailed()

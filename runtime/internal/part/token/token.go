@@ -1,5 +1,5 @@
-// Package token is the part for tokens: secrets that allow their holders a part of what may be done with an actor's key-value store.
-// It says what a token allows; the part kv heeds it.
+// Package token is the part for tokens: secrets that allow their holders a part of what may be done
+// with an actor's key-value store. It says what a token allows; the part kv heeds it.
 package token
 
 import (
@@ -25,7 +25,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// Part is the part for tokens. A token is read from its row for each request. In memory is only what bounds failed checks.
+// Part is the part for tokens. A token is read from its row for each request. In memory is only
+// what bounds failed checks.
 type Part struct{ failed *failed }
 
 // New makes the part of a node.
@@ -46,7 +47,8 @@ func (*Part) Methods() []*call.Method {
 // topic is signalled when a token was revoked.
 const topic = "token"
 
-// A row is the value of a token. Its fields are the format on the disk. Nothing of it leads to the secret.
+// A row is the value of a token. Its fields are the format on the disk. Nothing of it leads to the
+// secret.
 type row struct {
 	_       struct{} `cbor:",toarray"`
 	Digest  []byte   // SHA-256 of the secret
@@ -57,8 +59,8 @@ type row struct {
 	Expires int64 // Unix ms; 0 is never
 }
 
-// An inspector is the value of the token with the right inspect. There is one key for it, so that a new one ends the one before. Stores of
-// older versions may have such tokens among the others.
+// An inspector is the value of the token with the right inspect. There is one key for it, so that a
+// new one ends the one before. Stores of older versions may have such tokens among the others.
 type inspector struct {
 	_   struct{} `cbor:",toarray"`
 	ID  string
@@ -104,7 +106,8 @@ func (r *row) shown(id string) (token.Token, error) {
 	return t, err
 }
 
-// create implements token.create. Its reply is not kept for repeats, because it has the secret: a repeat makes another token.
+// create implements token.create. Its reply is not kept for repeats, because it has the secret: a
+// repeat makes another token.
 func create(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *token.CreateInput) (out token.CreateOutput, err error) {
 	r := row{Label: in.Label, Created: h.Start.UnixMilli()}
 	if r.Rights, err = rights(in.Rights); err != nil {
@@ -213,7 +216,8 @@ func at(err error) error {
 	return e.With("field", "prefix"+e.Metadata["field"])
 }
 
-// each visits the rows of all tokens. That of one which cannot be read has no rights, so that it can be listed and revoked.
+// each visits the rows of all tokens. That of one which cannot be read has no rights, so that it
+// can be listed and revoked.
 func each(rows engine.Reader, visit func(id string, r *row) error) error {
 	in, ok, err := inspecting(rows)
 	if ok && err == nil {

@@ -24,8 +24,9 @@ const (
 
 // A finding is a page of a trace that is being put together.
 //
-// The cursor of a page is that of a list of actors. If the page ends amid the spans of an actor, which comes after that cursor, two
-// more follow: a list's that ends with the actor, and that of its spans.
+// The cursor of a page is that of a list of actors. If the page ends amid the spans of an actor,
+// which comes after that cursor, two more follow: a list's that ends with the actor, and that of
+// its spans.
 type finding struct {
 	s     *kernel.Kernel
 	q     *trace.FindQuery
@@ -35,7 +36,8 @@ type finding struct {
 	spans string // the cursor of its spans
 }
 
-// Find implements trace.Finder. The store has no index of traces: each actor is asked, which costs one look if it has no spans.
+// Find implements trace.Finder. The store has no index of traces: each actor is asked, which costs
+// one look if it has no spans.
 func Find(ctx context.Context, s *kernel.Kernel, q *trace.FindQuery) (trace.FindPage, error) {
 	if q.TraceID == "" {
 		return trace.FindPage{}, host.Errorf(host.InvalidArgument, "the request names no trace").With("field", "trace")

@@ -22,7 +22,8 @@ const (
 	maxTails = 64 << 20
 )
 
-// tails has the readers that follow actors. It is apart from the actors in memory, so an actor sleeps while it is followed.
+// tails has the readers that follow actors. It is apart from the actors in memory, so an actor
+// sleeps while it is followed.
 type tails struct {
 	count atomic.Int64 // of readers
 	bytes atomic.Int64 // that they hold
@@ -31,8 +32,8 @@ type tails struct {
 	all map[string][]*tail // by the key of the actor's address
 }
 
-// A tail receives the spans of an actor for one reader. It holds up to maxTail bytes, and drops and counts what exceeds them. It ends
-// with the life of the actor.
+// A tail receives the spans of an actor for one reader. It holds up to maxTail bytes, and drops and
+// counts what exceeds them. It ends with the life of the actor.
 type tail struct {
 	k       *kernel.Kernel
 	of      *tails

@@ -17,14 +17,16 @@ import (
 )
 
 const (
-	// maxLate bounds the bytes of the spans that wait although no core of their actor can store them, and maxLateOf those of one.
+	// maxLate bounds the bytes of the spans that wait although no core of their actor can store
+	// them, and maxLateOf those of one.
 	maxLate   = 4 << 20
 	maxLateOf = 64 << 10
 	// lateBatch bounds the actors that cannot be woken while such spans are written.
 	lateBatch = 256
 )
 
-// late has such spans of one actor: of calls that were over after it had failed, and of requests that do not wake it.
+// late has such spans of one actor: of calls that were over after it had failed, and of requests
+// that do not wake it.
 type late struct {
 	p     *Recorder
 	at    host.Address
@@ -83,7 +85,8 @@ func (p *Recorder) drop(why traces.Reason, n int) {
 	p.dropped.WithLabelValues(why.String()).Add(float64(n))
 }
 
-// held returns the spans of an actor that are late and perhaps not stored. Take them before a snapshot, as [traces.Buffer.Pending] says.
+// held returns the spans of an actor that are late and perhaps not stored. Take them before a
+// snapshot, as [traces.Buffer.Pending] says.
 func (p *Recorder) held(at host.Address) traces.Pending {
 	p.mu.Lock()
 	none := len(p.late)+len(p.flying) == 0
@@ -109,7 +112,8 @@ func (p *Recorder) held(at host.Address) traces.Pending {
 	return b.Pending()
 }
 
-// flushLate stores what is late: through the journal of an actor that is awake by now, else beside it.
+// flushLate stores what is late: through the journal of an actor that is awake by now, else beside
+// it.
 func (p *Recorder) flushLate() {
 	p.mu.Lock()
 	list := slices.Collect(maps.Values(p.late))

@@ -81,7 +81,8 @@ func stored(ctx context.Context, store *engine.Store, namespace string, addr hos
 	return find(ctx, addr, snap, traces.Pending{}, in)
 }
 
-// result reads spans of an actor, without waking it. The error is an *host.Error: NotFound if there is no such actor.
+// result reads spans of an actor, without waking it. The error is an *host.Error: NotFound if there
+// is no such actor.
 func result(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trace.ReadInput) (traces.Result, error) {
 	var held, live traces.Pending // before the snapshot
 	if p, ok := s.Tracer.(*Recorder); ok {

@@ -82,7 +82,8 @@ func (j *journal) Record(o span.Operation) {
 	}
 }
 
-// keeps reports whether an operation is kept: it is sampled, fails or takes longer than slow. It has a span then.
+// keeps reports whether an operation is kept: it is sampled, fails or takes longer than slow. It
+// has a span then.
 func keeps(o *span.Operation, slow time.Duration) bool {
 	if !o.Span.Sampled() {
 		switch {
@@ -163,7 +164,8 @@ func spanOf(o *span.Operation) traces.Span {
 	return s
 }
 
-// nameOf is the name of the span of an operation. The text of an SQL statement is an attribute, as OpenTelemetry's conventions say.
+// nameOf is the name of the span of an operation. The text of an SQL statement is an attribute, as
+// OpenTelemetry's conventions say.
 func nameOf(o *span.Operation) string {
 	if o.Kind == sql {
 		return "sql " + verb(o.Name)

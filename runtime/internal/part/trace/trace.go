@@ -1,4 +1,5 @@
-// Package trace records what actors do as spans in their keyspaces, and shows it to operators. It is the tracer of the kernel.
+// Package trace records what actors do as spans in their keyspaces, and shows it to operators. It
+// is the tracer of the kernel.
 package trace
 
 import (
@@ -21,12 +22,14 @@ import (
 	"github.com/cairn-run/cairn/traces"
 )
 
-// Options say which traces are recorded, and how much of them an actor keeps. The zero Options are the defaults.
+// Options say which traces are recorded, and how much of them an actor keeps. The zero Options are
+// the defaults.
 type Options struct {
 	// Off records nothing.
 	Off bool
-	// PerSecond is how many traces may begin at this node in a second; 0 is DefaultPerSecond. Requests of traces that began elsewhere
-	// are recorded if those are: ten times as many in a second.
+	// PerSecond is how many traces may begin at this node in a second; 0 is DefaultPerSecond.
+	// Requests of traces that began elsewhere are recorded if those are: ten times as many in a
+	// second.
 	PerSecond int64
 	// Share is the part of the traces that begin at this node, above 0 and up to 1; 0 is 1.
 	Share float64
@@ -34,7 +37,8 @@ type Options struct {
 	Slow time.Duration
 	// Types have rules of their own.
 	Types map[string]trace.Rule
-	// MaxAge and MaxBytes bound what an actor keeps; 0 is traces.DefaultMaxAge and traces.DefaultMaxBytes.
+	// MaxAge and MaxBytes bound what an actor keeps; 0 is traces.DefaultMaxAge and
+	// traces.DefaultMaxBytes.
 	MaxAge   time.Duration
 	MaxBytes int64
 	// Exporter gets every span; nil if nothing does. Attributes are added to those of its actor.
@@ -45,7 +49,8 @@ type Options struct {
 // DefaultPerSecond is how many traces begin at a node in a second that are recorded.
 const DefaultPerSecond = 100
 
-// foreignRates is how many times as many requests may come in a second that ask for it themselves, or anyone could flood the store.
+// foreignRates is how many times as many requests may come in a second that ask for it themselves,
+// or anyone could flood the store.
 const foreignRates = 10
 
 // flushEvery is how long a span waits in memory for its flush.
@@ -138,7 +143,8 @@ type journal struct {
 	mu sync.Mutex // of a flush
 }
 
-// The states of the flush of a full chunk. At most one is on its way, however many spans wait for it.
+// The states of the flush of a full chunk. At most one is on its way, however many spans wait for
+// it.
 const (
 	calm    = iota
 	rushing // it is on its way
@@ -213,8 +219,8 @@ func (p *Recorder) flushAll() {
 	}
 }
 
-// flush stores what the journal has, and reports whether it could: if the actor is awake and has a commit. What users add to spans that
-// are open is looked for again later.
+// flush stores what the journal has, and reports whether it could: if the actor is awake and has a
+// commit. What users add to spans that are open is looked for again later.
 func (j *journal) flush() bool {
 	c := j.a.Waking()
 	if c == nil || !j.flushTo(c) {
@@ -226,8 +232,8 @@ func (j *journal) flush() bool {
 	return true
 }
 
-// flushTo stores what the journal has through a core of its actor. It returns false if the core is over, or the actor is not there
-// yet: then the spans wait for the next core.
+// flushTo stores what the journal has through a core of its actor. It returns false if the core is
+// over, or the actor is not there yet: then the spans wait for the next core.
 func (j *journal) flushTo(c *kernel.Core) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -293,8 +299,9 @@ func (u unable) Put(_, _ []byte) error { return u.err }
 // DeleteRange implements traces.Writer.
 func (u unable) DeleteRange(_, _ []byte) error { return u.err }
 
-// attend sees that the journal is flushed before its actor leaves memory; false if the actor sleeps, or is about to. at is of the core in which the actor
-// does something; only a turn tells it. The first turn of a successor ends what is held of its predecessor.
+// attend sees that the journal is flushed before its actor leaves memory; false if the actor
+// sleeps, or is about to. at is of the core in which the actor does something; only a turn tells
+// it. The first turn of a successor ends what is held of its predecessor.
 func (j *journal) attend(at *attach.List) (awake bool) {
 	if at == nil {
 		c := j.a.Waking()
@@ -319,7 +326,8 @@ type ending struct{ j *journal }
 // Forget implements kernel.Facet.
 func (*ending) Forget(*kernel.Core, engine.Version) {}
 
-// Close implements kernel.Facet. Spans that users have not ended end with the core, or they would be kept for ever.
+// Close implements kernel.Facet. Spans that users have not ended end with the core, or they would
+// be kept for ever.
 func (e *ending) Close(c *kernel.Core) {
 	if j := e.j; j.flushTo(c) && !j.over.Load() {
 		j.mu.Lock()

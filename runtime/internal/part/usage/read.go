@@ -109,7 +109,8 @@ func (p *Part) look(addr host.Address) sight {
 	return sight{c, s.writes, more}
 }
 
-// goesWith reports whether a snapshot that was taken since a look has what was seen then in none of its rows.
+// goesWith reports whether a snapshot that was taken since a look has what was seen then in none of
+// its rows.
 func (v sight) goesWith(p *Part, addr host.Address) bool {
 	now := p.look(addr)
 	return now.writes == v.writes && now.core == v.core
@@ -148,7 +149,8 @@ func open(s *kernel.Kernel, addr host.Address, snapshot func() (*engine.Snapshot
 	return ledger{}, host.Errorf(host.Unavailable, "the usage of the actor is being written").Retry()
 }
 
-// read reads the rows of an actor. A damaged one is left out, and so is one of a day to come: the clock was ahead when it was written.
+// read reads the rows of an actor. A damaged one is left out, and so is one of a day to come: the
+// clock was ahead when it was written.
 func read(r *engine.Snapshot) (l ledger, err error) {
 	head, err := r.Head()
 	if err != nil {
@@ -167,8 +169,8 @@ func read(r *engine.Snapshot) (l ledger, err error) {
 	return l, err
 }
 
-// work returns what the actor did on a day. On a day without a row it did nothing, and has stored what it had before the next row or
-// after the last one.
+// work returns what the actor did on a day. On a day without a row it did nothing, and has stored
+// what it had before the next row or after the last one.
 func (l *ledger) work(day, today int64) usage.Work {
 	r := row{Stored: l.stored}
 	switch i, found := slices.BinarySearch(l.days, day); {

@@ -46,8 +46,8 @@ func Top(s *kernel.Kernel, q usage.TopQuery) (usage.Top, error) {
 	return usage.Top{By: q.By, Actors: append([]usage.Actor{}, h.list...)}, nil
 }
 
-// lately returns what was counted in the last minute, of which passed is counted in this one: of the minute before it, the part that
-// is left.
+// lately returns what was counted in the last minute, of which passed is counted in this one: of
+// the minute before it, the part that is left.
 func (p *Part) lately(c *kernel.Core, passed time.Duration) tally.Totals {
 	a := c.Actor
 	s := p.shelf(a.Key)

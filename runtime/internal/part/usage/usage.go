@@ -1,4 +1,5 @@
-// Package usage counts what actors do: by day, in their keyspaces, and in the last minute, in memory.
+// Package usage counts what actors do: by day, in their keyspaces, and in the last minute, in
+// memory.
 package usage
 
 import (
@@ -20,11 +21,11 @@ import (
 
 // A Part writes what the kernel's tallies have counted.
 //
-//  1. What was counted is in one place: in the tally, on the shelf of the actor, or in the row of the day. It moves from one to the
-//     other while the shelf is locked.
-//  2. The rows are written every minute, and when the node stops in order; those of actors that sleep earlier if there are many.
-//     They are written aside: with a sync some seconds later, and for no quota. So a crash loses what was counted in the last
-//     minute or so.
+//  1. What was counted is in one place: in the tally, on the shelf of the actor, or in the row of
+//     the day. It moves from one to the other while the shelf is locked.
+//  2. The rows are written every minute, and when the node stops in order; those of actors that
+//     sleep earlier if there are many. They are written aside: with a sync some seconds later, and
+//     for no quota. So a crash loses what was counted in the last minute or so.
 //  3. What is counted over midnight is of the day on which it is written.
 type Part struct {
 	// Off counts nothing.
@@ -42,8 +43,8 @@ type Part struct {
 type shelf struct {
 	mu     sync.Mutex
 	writes int // how often rows were written
-	// resting has what is in no row of actors that sleep, by their keys. It stays if they wake. Of one that is awake it has what
-	// could not be written.
+	// resting has what is in no row of actors that sleep, by their keys. It stays if they wake. Of
+	// one that is awake it has what could not be written.
 	resting map[string]rest
 	full    int // how many are too many
 }
@@ -96,8 +97,8 @@ func (p *Part) Risen(c *kernel.Core) error {
 	return nil
 }
 
-// take removes what is kept of the life that a core is of, and returns it. What is kept of a life before it is dropped: that is
-// destroyed.
+// take removes what is kept of the life that a core is of, and returns it. What is kept of a life
+// before it is dropped: that is destroyed.
 //
 // REQUIRES: s.mu
 func (s *shelf) take(c *kernel.Core) tally.Totals {
@@ -140,7 +141,8 @@ func (p *Part) arm() {
 	}
 }
 
-// minute writes what was counted in the last minute, and begins another one if actors are in memory.
+// minute writes what was counted in the last minute, and begins another one if actors are in
+// memory.
 func (p *Part) minute() {
 	p.began.Store(int64(p.k.Now()))
 	some := p.writeResting()
@@ -195,8 +197,9 @@ func (p *Part) writeResting() (left bool) {
 	return p.rests()
 }
 
-// write writes the rows of the actors on a shelf. What is kept of an actor that is awake again stays, and so does all while the disk is
-// full, up to a bound. What else cannot be written is lost, as is that of destroyed actors.
+// write writes the rows of the actors on a shelf. What is kept of an actor that is awake again
+// stays, and so does all while the disk is full, up to a bound. What else cannot be written is
+// lost, as is that of destroyed actors.
 //
 // REQUIRES: s.mu
 func (p *Part) write(s *shelf) {
@@ -250,7 +253,8 @@ func (m *meter) Close(c *kernel.Core) {
 	}
 }
 
-// Abandon implements kernel.Facet. It comes before the core is fenced: the row is written at once, because the core may stay open.
+// Abandon implements kernel.Facet. It comes before the core is fenced: the row is written at once,
+// because the core may stay open.
 func (m *meter) Abandon(c *kernel.Core) {
 	s := m.p.shelf(c.Actor.Key)
 	s.mu.Lock()
@@ -258,7 +262,8 @@ func (m *meter) Abandon(c *kernel.Core) {
 	m.p.flush(s, c)
 }
 
-// An account is what is remembered of an actor that was in memory when a minute ended. It is guarded by the actor's shelf.
+// An account is what is remembered of an actor that was in memory when a minute ended. It is
+// guarded by the actor's shelf.
 type account struct {
 	last *tally.Totals // what was counted in the minute before this one; nil if that is nothing
 }
@@ -275,7 +280,8 @@ func accountOf(a *kernel.Actor) *account {
 type row struct {
 	_                                 struct{} `cbor:",toarray"`
 	Calls, Turns, Time, Written, Sent int64
-	// Stored is what it had stored when the row was written, and Before what it had at the end of the day before.
+	// Stored is what it had stored when the row was written, and Before what it had at the end of
+	// the day before.
 	Stored, Before int64
 }
 
@@ -285,7 +291,8 @@ func (r row) plus(t tally.Totals) row {
 	return r
 }
 
-// turn begins a minute, unless the core is over: then its facet sees to what was counted, and more may be of a successor.
+// turn begins a minute, unless the core is over: then its facet sees to what was counted, and more
+// may be of a successor.
 func (p *Part) turn(c *kernel.Core) {
 	s := p.shelf(c.Actor.Key)
 	s.mu.Lock()
@@ -329,8 +336,9 @@ func add(w *engine.Aside, day int64, more tally.Totals) error {
 	return w.Put(keyspace.Usage.Append(nil, uint64(day)), value)
 }
 
-// begin returns the row of a day, as it is stored. If there is none it removes the oldest rows, so that no more are left than are kept.
-// It does not go by their days: a clock that is far ahead for a while would remove all.
+// begin returns the row of a day, as it is stored. If there is none it removes the oldest rows, so
+// that no more are left than are kept. It does not go by their days: a clock that is far ahead for
+// a while would remove all.
 func begin(w *engine.Aside, day int64) (row, error) {
 	key := keyspace.Usage.Append(nil, uint64(day))
 	if value, ok, err := w.AppendValue(nil, key); err != nil {

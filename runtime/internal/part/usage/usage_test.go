@@ -9,8 +9,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/tally"
 )
 
-// TestAMinuteOfACoreThatIsOverLeavesItsSuccessor ends a minute with a core that was looked at before its actor was destroyed and made
-// again.
+// TestAMinuteOfACoreThatIsOverLeavesItsSuccessor ends a minute with a core that was looked at
+// before its actor was destroyed and made again.
 func TestAMinuteOfACoreThatIsOverLeavesItsSuccessor(t *testing.T) {
 	p := &Part{seed: maphash.MakeSeed()}
 	a := &kernel.Actor{Key: "a"}

@@ -1,12 +1,14 @@
-// Command breaks damages the code on purpose, one place at a time, and reports whether the tests find it.
+// Command breaks damages the code on purpose, one place at a time, and reports whether the tests
+// find it.
 //
-// The places are in breaks.txt: a name and what breaks, the tests that must find it, and the change in the manner of a diff.
-// An entry names no file, so that it stays valid when code moves: the program looks for the only place of the module with the
-// old lines, and for the packages with the tests. Lines are compared without indentation and comments.
-// The word "or" begins another change, for code that reads otherwise.
+// The places are in breaks.txt: a name and what breaks, the tests that must find it, and the change
+// in the manner of a diff. An entry names no file, so that it stays valid when code moves: the
+// program looks for the only place of the module with the old lines, and for the packages with the
+// tests. Lines are compared without indentation and comments. The word "or" begins another change,
+// for code that reads otherwise.
 //
-// Nothing is copied or written in the module: `go test -overlay` compiles the changed text instead of the file.
-// The exit status is 0 if each break is found, except those marked "survives".
+// Nothing is copied or written in the module: `go test -overlay` compiles the changed text instead
+// of the file. The exit status is 0 if each break is found, except those marked "survives".
 package main
 
 import (
@@ -52,7 +54,8 @@ var (
 	tests  = map[string][]string{} // packages with a test of that name
 )
 
-// A source is a file: its lines, and those with code, without indentation and comment, at their places.
+// A source is a file: its lines, and those with code, without indentation and comment, at their
+// places.
 type source struct {
 	lines, codes []string
 	at           []int
@@ -133,7 +136,8 @@ func code(line string) string {
 	return strings.TrimSpace(line)
 }
 
-// read finds the module above the working directory and reads its Go files, those of nested modules excepted.
+// read finds the module above the working directory and reads its Go files, those of nested modules
+// excepted.
 func read() {
 	mod, err := exec.Command("go", "env", "GOMOD").Output()
 	root = filepath.Dir(strings.TrimSpace(string(mod)))
@@ -168,7 +172,8 @@ func read() {
 	}
 }
 
-// find returns the file with the old lines of a hunk, its text with the new ones, and the number of such places.
+// find returns the file with the old lines of a hunk, its text with the new ones, and the number of
+// such places.
 func (e *entry) find() (path, text string, found int) {
 	for _, h := range e.hunks {
 		n := len(h.old)
@@ -186,7 +191,8 @@ func (e *entry) find() (path, text string, found int) {
 	return path, text, found
 }
 
-// try runs the tests of e with its change. After the first line of the verdict comes what explains it.
+// try runs the tests of e with its change. After the first line of the verdict comes what explains
+// it.
 func (e *entry) try() (path, verdict string) {
 	path, text, found := e.find()
 	if found != 1 {

@@ -1,7 +1,9 @@
-// Command calls counts the functions that an HTTP action runs through, from the socket to the reply. docs/calls.md has the figures.
+// Command calls counts the functions that an HTTP action runs through, from the socket to the
+// reply. docs/calls.md has the figures.
 //
-// It builds a program with coverage counters that calls an action 1,000 times, and lists the functions whose first statement ran in
-// nine of ten calls. Run it in the root of the module: go run ./runtime/internal/policy/calls
+// It builds a program with coverage counters that calls an action 1,000 times, and lists the
+// functions whose first statement ran in nine of ten calls. Run it in the root of the module: go
+// run ./runtime/internal/policy/calls
 package main
 
 import (

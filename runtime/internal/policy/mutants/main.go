@@ -1,18 +1,22 @@
 //go:build unix
 
-// Command mutants changes the code on purpose, in one small place at a time, and counts the changes that the tests find.
+// Command mutants changes the code on purpose, in one small place at a time, and counts the changes
+// that the tests find.
 //
 //	go run ./runtime/internal/policy/mutants [flags] ./package...
 //
-// A change, a mutant, negates a condition or a part of one, moves the boundary of a comparison, leaves out a statement, or returns nil for an
-// error. All mutants of the packages are compiled into one test binary, which is started with the number of the one that it switches on,
-// and only with tests that reach it: that come to a place where it makes a difference. Nothing is written in the module: `go test -overlay` compiles the changed text.
+// A change, a mutant, negates a condition or a part of one, moves the boundary of a comparison,
+// leaves out a statement, or returns nil for an error. All mutants of the packages are compiled
+// into one test binary, which is started with the number of the one that it switches on, and only
+// with tests that reach it: that come to a place where it makes a difference. Nothing is written in
+// the module: `go test -overlay` compiles the changed text.
 //
-// With -base the command compares the tests with those of another checkout, which run on the same mutants: what only those find is
-// lost. With -matrix it runs each test alone, and looks for the shortest tests that find as much as all.
+// With -base the command compares the tests with those of another checkout, which run on the same
+// mutants: what only those find is lost. With -matrix it runs each test alone, and looks for the
+// shortest tests that find as much as all.
 //
-// There is no race detector, because a mutant notes with a plain store that it was reached. A program that a test compiles itself has
-// no mutants; a test binary that starts itself again has.
+// There is no race detector, because a mutant notes with a plain store that it was reached. A
+// program that a test compiles itself has no mutants; a test binary that starts itself again has.
 package main
 
 import (
@@ -219,7 +223,8 @@ func choose(all []*mutant) []*mutant {
 	return chosen
 }
 
-// summary prints how many mutants the tests of each package reach, and find before another package does; and then those of all packages.
+// summary prints how many mutants the tests of each package reach, and find before another package
+// does; and then those of all packages.
 func (c *checkout) summary(chosen []*mutant) {
 	print := func(name string, of func(*test) bool) {
 		reached, found := 0, 0

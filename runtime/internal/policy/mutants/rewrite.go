@@ -13,8 +13,9 @@ import (
 	"strings"
 )
 
-// helpers is what a package gets beside its mutants. A mutant is reached where it makes a difference: at a comparison whose other
-// form has another result, and at a return of an error that is not nil.
+// helpers is what a package gets beside its mutants. A mutant is reached where it makes a
+// difference: at a comparison whose other form has another result, and at a return of an error that
+// is not nil.
 const helpers = `package %s
 
 import (
@@ -76,7 +77,8 @@ func (m *mutant) String() string {
 	return fmt.Sprintf("%d %s:%d %s: %s", m.id, m.file, m.line, m.kind, m.text)
 }
 
-// mutantsOf returns the mutants of a file, without ids. What is around another mutant comes before it.
+// mutantsOf returns the mutants of a file, without ids. What is around another mutant comes before
+// it.
 func mutantsOf(file string, source []byte) (all []*mutant, err error) {
 	files := token.NewFileSet()
 	f, err := parser.ParseFile(files, file, source, parser.ParseComments|parser.SkipObjectResolution)

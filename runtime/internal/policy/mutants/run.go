@@ -96,7 +96,8 @@ func (c *checkout) below(f *folder, name string) string {
 // complaint is a line of the compiler.
 var complaint = regexp.MustCompile(`(?m)^(\S+\.go):(\d+):`)
 
-// build compiles the tests with the changed texts of files. Mutants that do not compile are dropped: then the texts must be written again.
+// build compiles the tests with the changed texts of files. Mutants that do not compile are
+// dropped: then the texts must be written again.
 func (c *checkout) build(ctx context.Context, texts map[string]string, all []*mutant) (again bool, err error) {
 	replace := map[string]string{}
 	for file, text := range texts {
@@ -187,7 +188,8 @@ func (c *checkout) reaching(m *mutant) []*test {
 	return slices.DeleteFunc(slices.Clone(c.tests), func(t *test) bool { return t.reaches[m.id] == 0 })
 }
 
-// try runs the tests that reach a mutant until one finds it: few and quick ones first, then more at a time.
+// try runs the tests that reach a mutant until one finds it: few and quick ones first, then more at
+// a time.
 func (c *checkout) try(ctx context.Context, m *mutant) {
 	v := &c.verdicts[m.id]
 	v.runs++
@@ -251,8 +253,9 @@ var (
 	started atomic.Int64 // runs with a mutant
 )
 
-// run runs tests of one package in a process of their own. It returns what failed, in the words of a verdict, and what was printed.
-// With the id 0 there is no mutant either, and the first test is told what it reaches.
+// run runs tests of one package in a process of their own. It returns what failed, in the words of
+// a verdict, and what was printed. With the id 0 there is no mutant either, and the first test is
+// told what it reaches.
 func run(ctx context.Context, tests []*test, id int, most time.Duration) (by string, out tail) {
 	dir, err := os.MkdirTemp(temp, "run")
 	if err != nil {

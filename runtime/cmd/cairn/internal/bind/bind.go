@@ -1,7 +1,8 @@
 // Package bind makes the arguments and flags of a command the members of a method's input.
 //
-// A member is named as in JSON: the argument QUEUE is queue, [ID...] is the list ids, and the flag --dedup-id is dedup_id. A
-// member with a unit, such as wait_ms, is a flag with a duration, here --wait.
+// A member is named as in JSON: the argument QUEUE is queue, [ID...] is the list ids, and the flag
+// --dedup-id is dedup_id. A member with a unit, such as wait_ms, is a flag with a duration, here
+// --wait.
 package bind
 
 import (
@@ -24,12 +25,13 @@ type Flag struct {
 	// Name is that of the flag; "" for the member's.
 	Name    string
 	Initial int
-	// Document: the value must be JSON if the flag is given, also if it is "". Otherwise "" is no value.
+	// Document: the value must be JSON if the flag is given, also if it is "". Otherwise "" is no
+	// value.
 	Document bool
 }
 
-// Arguments returns the arguments after the first that a use line has, and how many arguments there are in all: at least,
-// and at most, or -1 for any number.
+// Arguments returns the arguments after the first that a use line has, and how many arguments there
+// are in all: at least, and at most, or -1 for any number.
 func Arguments(use string) (names []string, least, most int) {
 	words := strings.Fields(use)[1:]
 	for i, word := range words {
@@ -49,7 +51,8 @@ func Arguments(use string) (names []string, least, most int) {
 	return names, least, most
 }
 
-// SetArguments sets the members of an input that arguments are. An argument that is no member is left alone.
+// SetArguments sets the members of an input that arguments are. An argument that is no member is
+// left alone.
 func SetArguments(in any, names, args []string) error {
 	for i, name := range names {
 		argument := name
@@ -112,8 +115,9 @@ func member(in any, name string) (reflect.Value, reflect.StructTag) {
 	return reflect.Value{}, ""
 }
 
-// Flags adds flags that are members of in. Of the functions that it returns, check checks the values and sets the members,
-// except for documents, which read reads, with document, whose errors it returns.
+// Flags adds flags that are members of in. Of the functions that it returns, check checks the
+// values and sets the members, except for documents, which read reads, with document, whose errors
+// it returns.
 func Flags(set *pflag.FlagSet, flags []Flag, in any, document func(string) ([]byte, error)) (check, read func() error) {
 	var checks, reads []func() error
 	for _, f := range flags {
@@ -221,7 +225,8 @@ func (f *Flag) bind(set *pflag.FlagSet, in any) func() error {
 	return func() error { return nil }
 }
 
-// Key reads a key of the key-value store: a path such as users/i~7, with or without a slash at the end, or a JSON array.
+// Key reads a key of the key-value store: a path such as users/i~7, with or without a slash at the
+// end, or a JSON array.
 func Key(text string) (key kv.Key, err error) {
 	if !strings.HasPrefix(text, "[") {
 		return kv.ParsePath(strings.TrimSuffix(text, "/"))

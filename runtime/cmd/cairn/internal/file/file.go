@@ -11,8 +11,9 @@ import (
 	"path/filepath"
 )
 
-// Write writes a file that is there only when it is complete and durable, and returns its size. A file of that name is
-// replaced if force is set, and an error that is fs.ErrExist otherwise. Only the owner may read it.
+// Write writes a file that is there only when it is complete and durable, and returns its size. A
+// file of that name is replaced if force is set, and an error that is fs.ErrExist otherwise. Only
+// the owner may read it.
 func Write(name string, force bool, write func(io.Writer) error) (size int64, err error) {
 	taken := func() error {
 		info, err := os.Lstat(name)

@@ -26,8 +26,8 @@ func NewLines(r io.Reader) *Lines {
 	return &Lines{s}
 }
 
-// Next returns the next line without the white space around it. The caller may keep it. The error is ErrNoMore at the
-// end.
+// Next returns the next line without the white space around it. The caller may keep it. The error
+// is ErrNoMore at the end.
 func (l *Lines) Next() ([]byte, error) {
 	line, err := l.Raw()
 	return bytes.Clone(bytes.TrimSpace(line)), err

@@ -1,4 +1,5 @@
-// Package load measures durable calls: a number of callers put values into cells, each as fast as the replies come.
+// Package load measures durable calls: a number of callers put values into cells, each as fast as
+// the replies come.
 package load
 
 import (
@@ -52,7 +53,8 @@ func (us Micros) String() string {
 	return fmt.Sprintf("%.2f s", float64(us)/1e6)
 }
 
-// Cells names n actors below a key of this process and moment, so that two measurements share no actor.
+// Cells names n actors below a key of this process and moment, so that two measurements share no
+// actor.
 func Cells(n int) []host.Address {
 	run := strconv.FormatInt(time.Now().UnixMilli(), 36) + "-" + strconv.Itoa(os.Getpid())
 	cells := make([]host.Address, n)
@@ -62,7 +64,8 @@ func Cells(n int) []host.Address {
 	return cells
 }
 
-// Run makes all runs of the plan on the first of cells, and calls done with each result. It ends at the first error.
+// Run makes all runs of the plan on the first of cells, and calls done with each result. It ends at
+// the first error.
 func (p *Plan) Run(ctx context.Context, n host.Node, cells []host.Address, done func(Result) error) error {
 	input, err := json.Marshal(map[string]any{"key": []string{"bench"}, "value": strings.Repeat("x", p.Value)})
 	if err != nil {
@@ -86,7 +89,8 @@ func (p *Plan) Run(ctx context.Context, n host.Node, cells []host.Address, done 
 	return nil
 }
 
-// measure runs callers that call the actors in turn for the duration, each at least once. It creates the actors before.
+// measure runs callers that call the actors in turn for the duration, each at least once. It
+// creates the actors before.
 func (p *Plan) measure(ctx context.Context, put func(context.Context, host.Address) error, cells []host.Address, callers int) (Result, error) {
 	if err := each(ctx, cells, put); err != nil {
 		return Result{}, err
@@ -100,7 +104,8 @@ func (p *Plan) measure(ctx context.Context, put func(context.Context, host.Addre
 	defer stop.Stop()
 	for i := range callers {
 		wg.Go(func() {
-			// Callers begin at different actors and go round, so that at any moment they are spread over all.
+			// Callers begin at different actors and go round, so that at any moment they are spread
+			// over all.
 			at := i * len(cells) / callers
 			last := time.Now()
 			for first := true; first || !stopped.Load(); first = false {
@@ -131,7 +136,8 @@ func (p *Plan) measure(ctx context.Context, put func(context.Context, host.Addre
 	}, nil
 }
 
-// quantile returns the q-quantile of sorted samples: the smallest that at least q of them do not exceed.
+// quantile returns the q-quantile of sorted samples: the smallest that at least q of them do not
+// exceed.
 func quantile(sorted []time.Duration, q float64) Micros {
 	i := max(0, int(float64(len(sorted))*q+0.999999)-1)
 	return Micros(float64(sorted[min(i, len(sorted)-1)].Nanoseconds()) / 1e3)

@@ -39,7 +39,8 @@ func Each[T any](ctx context.Context, atATime int, items []T, f func(T)) {
 	wg.Wait()
 }
 
-// Outcome is the error of a command that did something to done of total actors and failed with some.
+// Outcome is the error of a command that did something to done of total actors and failed with
+// some.
 func Outcome(total int, done, failed int64) error {
 	switch left := int64(total) - done - failed; {
 	case left > 0:
@@ -54,7 +55,8 @@ func Outcome(total int, done, failed int64) error {
 type Tally struct {
 	Total int
 	Did   string // what is done to them: "paused"
-	// Notes gets the first failures, nothing if it is nil. If it is a Terminal it gets how far it is, too.
+	// Notes gets the first failures, nothing if it is nil. If it is a Terminal it gets how far it
+	// is, too.
 	Notes    io.Writer
 	Terminal bool
 

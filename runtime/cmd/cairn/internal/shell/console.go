@@ -104,7 +104,8 @@ func (s *Shell) farewell() {
 	}
 }
 
-// A rawWriter writes to a terminal in raw mode, which does not begin a line at its beginning by itself.
+// A rawWriter writes to a terminal in raw mode, which does not begin a line at its beginning by
+// itself.
 type rawWriter struct{ w io.Writer }
 
 func (w rawWriter) Write(b []byte) (int, error) {
@@ -117,8 +118,9 @@ func (w rawWriter) Write(b []byte) (int, error) {
 // maxTyped bounds the keys that wait until the shell reads them.
 const maxTyped = 1 << 20
 
-// A keyboard keeps what is typed until it is read, and notices Ctrl-C at once: while a statement runs that cancels it and
-// drops what was typed before; otherwise it is an errInterrupt where the key was pressed.
+// A keyboard keeps what is typed until it is read, and notices Ctrl-C at once: while a statement
+// runs that cancels it and drops what was typed before; otherwise it is an errInterrupt where the
+// key was pressed.
 type keyboard struct {
 	ctx  context.Context
 	stop func() bool // waking the readers when ctx ends

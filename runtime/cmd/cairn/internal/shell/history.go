@@ -19,14 +19,15 @@ const (
 	maxHistoryBytes = 4 << 20
 )
 
-// A History is the statements that were typed, oldest first: in memory and, a line each, in a file. It is a term.History.
-// A file that cannot be used is done without.
+// A History is the statements that were typed, oldest first: in memory and, a line each, in a file.
+// It is a term.History. A file that cannot be used is done without.
 type History struct {
 	entries []string
 	file    string // "" for none
 }
 
-// HistoryFile is where the history is kept: in the user's configuration directory, "" if there is none.
+// HistoryFile is where the history is kept: in the user's configuration directory, "" if there is
+// none.
 func HistoryFile() string {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -77,8 +78,8 @@ func (h *History) bound() {
 	}
 }
 
-// keep adds a statement, on one line. One that is the same as the last is not added, nor one with a string that has
-// several lines or characters that a terminal would obey.
+// keep adds a statement, on one line. One that is the same as the last is not added, nor one with a
+// string that has several lines or characters that a terminal would obey.
 func (h *History) keep(statement string) {
 	line := onOneLine(statement)
 	if line == "" || table.OneLine(line) != line {

@@ -27,12 +27,14 @@ const (
 var Modes = []string{ModeTable, ModeCSV, ModeJSON, ModeLine}
 
 const (
-	// cellWidth is how much of a text a table shows, in columns of the terminal, and cellBytes how much of a blob.
+	// cellWidth is how much of a text a table shows, in columns of the terminal, and cellBytes how
+	// much of a blob.
 	cellWidth = 100
 	cellBytes = 24
 )
 
-// A Datum is a value of a row: nil, a number as it is written in JSON, a string, or bytes; a boolean if a node sends one.
+// A Datum is a value of a row: nil, a number as it is written in JSON, a string, or bytes; a
+// boolean if a node sends one.
 type Datum struct{ v any }
 
 func (d *Datum) UnmarshalJSON(b []byte) error {
@@ -87,8 +89,8 @@ func (d Datum) text(null string) string {
 	return fmt.Sprint(d.v)
 }
 
-// cell writes the value for a table: on one line and shortened. A text that looks like NULL or a blob is put in quotes, so
-// that these can be told apart.
+// cell writes the value for a table: on one line and shortened. A text that looks like NULL or a
+// blob is put in quotes, so that these can be told apart.
 func (d Datum) cell() string {
 	switch v := d.v.(type) {
 	case []byte:
@@ -138,7 +140,8 @@ func (p *printer) print(a *Answer) error {
 	return p.table(a)
 }
 
-// json prints an object for each row. A name that several columns have gets a number from the second on.
+// json prints an object for each row. A name that several columns have gets a number from the
+// second on.
 func (p *printer) json(a *Answer) error {
 	names := make([][]byte, len(a.Columns))
 	var taken []string

@@ -52,8 +52,10 @@ type Options struct {
 
 // A Shell runs SQL on a database, statement by statement.
 //
-//  1. A statement that may write does so only if the shell may write. Each is a transaction of its own.
-//  2. The statements from BEGIN to COMMIT are kept and sent together, because a transaction ends with its call.
+//  1. A statement that may write does so only if the shell may write. Each is a transaction of its
+//     own.
+//  2. The statements from BEGIN to COMMIT are kept and sent together, because a transaction ends
+//     with its call.
 //  3. In a script the first error ends the run. At a terminal it is printed.
 type Shell struct {
 	Options
@@ -110,7 +112,8 @@ func (s *Shell) Script(ctx context.Context, name string, r io.Reader) error {
 	return nil
 }
 
-// line takes one line: a command if it begins with a dot where a statement could begin, otherwise SQL.
+// line takes one line: a command if it begins with a dot where a statement could begin, otherwise
+// SQL.
 func (s *Shell) line(ctx context.Context, line string) error {
 	if !s.input.pending() && strings.HasPrefix(strings.TrimSpace(line), ".") {
 		return s.command(ctx, strings.TrimSpace(line))

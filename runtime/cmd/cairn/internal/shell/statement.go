@@ -17,8 +17,8 @@ const (
 	partial                  // a string, a name or a comment whose end is missing
 )
 
-// nextToken returns the kind and the length of the token that text begins with. A quote that is doubled within a string
-// makes two strings of it, which is as good here.
+// nextToken returns the kind and the length of the token that text begins with. A quote that is
+// doubled within a string makes two strings of it, which is as good here.
 func nextToken(text []byte) (tokenKind, int) {
 	// until finds the end of something that begins with n bytes.
 	until := func(kind tokenKind, n int, closing string) (tokenKind, int) {
@@ -66,8 +66,10 @@ func letter(c byte) bool {
 // A splitter cuts SQL that comes in pieces into statements. The zero value is ready.
 //
 //  1. A statement ends with a semicolon outside of strings, names in quotes and comments.
-//  2. A CREATE TRIGGER ends with the semicolon after an END that follows a semicolon, as for SQLite itself.
-//  3. Pieces must not end within a word or between the two bytes that begin a comment: lines do not.
+//  2. A CREATE TRIGGER ends with the semicolon after an END that follows a semicolon, as for SQLite
+//     itself.
+//  3. Pieces must not end within a word or between the two bytes that begin a comment: lines do
+//     not.
 type splitter struct {
 	text []byte
 	from int // where the statement begins, once it has
@@ -83,7 +85,8 @@ type splitter struct {
 // add adds a piece.
 func (p *splitter) add(piece string) { p.text = append(p.text, piece...) }
 
-// next returns the next statement without its semicolon, and whether one is complete. There are no empty ones.
+// next returns the next statement without its semicolon, and whether one is complete. There are no
+// empty ones.
 func (p *splitter) next() (string, bool) {
 	p.open = false
 	for p.at < len(p.text) {
@@ -146,8 +149,8 @@ func (p *splitter) see(kind tokenKind, token []byte) {
 	}
 }
 
-// rest returns what is there of a statement that is not complete, "" if it is nothing but white space and comments, and
-// begins anew.
+// rest returns what is there of a statement that is not complete, "" if it is nothing but white
+// space and comments, and begins anew.
 func (p *splitter) rest() string {
 	text := ""
 	switch {
@@ -206,7 +209,8 @@ func reads(statement string) bool {
 	return false
 }
 
-// onOneLine writes a statement on one line and without comments; "" if a string in it has several lines.
+// onOneLine writes a statement on one line and without comments; "" if a string in it has several
+// lines.
 func onOneLine(statement string) string {
 	var b strings.Builder
 	gap := false

@@ -14,7 +14,8 @@ func Nearest(word string, candidates []string) (string, bool) {
 	return best, best != ""
 }
 
-// distance counts the insertions, deletions, replacements and swaps of neighbours that turn a into b.
+// distance counts the insertions, deletions, replacements and swaps of neighbours that turn a into
+// b.
 func distance(a, b string) int {
 	ra, rb := []rune(a), []rune(b)
 	before, last, row := make([]int, len(rb)+1), make([]int, len(rb)+1), make([]int, len(rb)+1)

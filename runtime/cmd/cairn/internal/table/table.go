@@ -1,4 +1,5 @@
-// Package table prints for people: rows in aligned columns, and values as they stand in a cell or on a line.
+// Package table prints for people: rows in aligned columns, and values as they stand in a cell or
+// on a line.
 package table
 
 import (
@@ -12,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// The colours. All prefixes have the same number of bytes, so that tabwriter, which counts bytes, aligns a column whose
-// cells, the heading too, are each painted with one of them.
+// The colours. All prefixes have the same number of bytes, so that tabwriter, which counts bytes,
+// aligns a column whose cells, the heading too, are each painted with one of them.
 const (
 	Red    = "\x1b[31m"
 	Green  = "\x1b[32m"
@@ -23,7 +24,8 @@ const (
 	Plain  = "\x1b[0m" // ends a colour
 )
 
-// A Table prints rows in aligned columns. Its cells must not hold tabs or line breaks; see [OneLine].
+// A Table prints rows in aligned columns. Its cells must not hold tabs or line breaks; see
+// [OneLine].
 type Table struct {
 	w      *tabwriter.Writer
 	colour bool
@@ -95,7 +97,8 @@ func Clock(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05Z")
 }
 
-// OneLine makes s fit for a cell of a table and a line of a terminal: no line breaks, no control characters.
+// OneLine makes s fit for a cell of a table and a line of a terminal: no line breaks, no control
+// characters.
 func OneLine(s string) string {
 	clean := func(r rune) bool { return r == utf8.RuneError || r == '\t' || !unicode.IsPrint(r) }
 	if !strings.ContainsFunc(s, clean) {

@@ -18,12 +18,14 @@ import (
 // settleFor is how long to go on trying to settle a message after its lock has ended.
 const settleFor = time.Minute
 
-// A Queue is where messages come from. A receipt names a message that is locked; what is done with one reports whether the
-// lock was lost, so that nothing was done. Its methods are called by several goroutines at a time.
+// A Queue is where messages come from. A receipt names a message that is locked; what is done with
+// one reports whether the lock was lost, so that nothing was done. Its methods are called by
+// several goroutines at a time.
 type Queue interface {
 	// Receive waits for a message and locks it; nil if there is none.
 	Receive(ctx context.Context, lock, wait time.Duration) (*host.ReceivedMessage, error)
-	// Ack removes a message that was handled. The reply, nil for none, is for a sender that waits for one.
+	// Ack removes a message that was handled. The reply, nil for none, is for a sender that waits
+	// for one.
 	Ack(ctx context.Context, receipt string, reply host.Raw) (lost bool, err error)
 	// Nack gives a message back, which may be tried again.
 	Nack(ctx context.Context, receipt, cause string) (lost bool, err error)
@@ -41,8 +43,8 @@ type Worker struct {
 	Wait    time.Duration // how long one request waits for a message
 	Reply   bool          // what the command writes is the reply, in JSON
 	Drain   bool          // end when the queue is empty
-	// Stdout and Stderr get what commands write, Note lines for the terminal, and Report the result for each attempt; all of
-	// them one at a time.
+	// Stdout and Stderr get what commands write, Note lines for the terminal, and Report the result
+	// for each attempt; all of them one at a time.
 	Stdout, Stderr io.Writer
 	Note           func(text string)
 	Report         func(Result)
@@ -60,8 +62,9 @@ type Result struct {
 	Error   string  `json:"error,omitempty"`
 }
 
-// Run works, once, until ctx ends or, with Drain, the queue is empty. It returns how many messages were done and how many attempts
-// failed, and the error that waiting does not mend, or that of a queue that was emptied without one success.
+// Run works, once, until ctx ends or, with Drain, the queue is empty. It returns how many messages
+// were done and how many attempts failed, and the error that waiting does not mend, or that of a
+// queue that was emptied without one success.
 func (w *Worker) Run(ctx context.Context) (done, failed int64, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -84,8 +87,8 @@ func (w *Worker) Run(ctx context.Context) (done, failed int64, err error) {
 	return done, failed, nil
 }
 
-// loop receives a message and handles it, again and again. It waits for a node that is away; the error is one that
-// waiting does not mend.
+// loop receives a message and handles it, again and again. It waits for a node that is away; the
+// error is one that waiting does not mend.
 func (w *Worker) loop(ctx context.Context) error {
 	wait := w.Wait
 	if w.Drain {
@@ -165,9 +168,9 @@ func (w *Worker) settle(try func() (lost bool, err error)) error {
 	}
 }
 
-// hold extends the lock of a message until the command has ended, each time after a third of it. When the node says that
-// the lock is lost it ends the command; a node that is away says nothing. Times of the node are not compared with the clock
-// of this machine.
+// hold extends the lock of a message until the command has ended, each time after a third of it.
+// When the node says that the lock is lost it ends the command; a node that is away says nothing.
+// Times of the node are not compared with the clock of this machine.
 func (w *Worker) hold(ctx context.Context, m *host.ReceivedMessage, ended <-chan struct{}, kill context.CancelCauseFunc) {
 	pause := w.Lock / 3
 	for {

@@ -1,4 +1,5 @@
-// Package control reads and writes what operators have set for one actor: that it is paused, and limits of its own.
+// Package control reads and writes what operators have set for one actor: that it is paused, and
+// limits of its own.
 package control
 
 import (

@@ -9,8 +9,8 @@
 //	title:apple        in one field; also title:"red apple" and title:(red OR green)
 //	(red OR green) apple
 //
-// AND binds more tightly than OR, and may be written. In a word, characters that the tokenizer does not take divide it: its parts
-// must stand together. What has no such character at all is left out.
+// AND binds more tightly than OR, and may be written. In a word, characters that the tokenizer does
+// not take divide it: its parts must stand together. What has no such character at all is left out.
 package match
 
 import (
@@ -33,7 +33,8 @@ const (
 // Column is the name of the column that has a field.
 func Column(field int) string { return "c" + strconv.Itoa(field) }
 
-// Compile compiles a text for an index with these fields, in the order of their columns. The error says what is wrong with the text.
+// Compile compiles a text for an index with these fields, in the order of their columns. The error
+// says what is wrong with the text.
 func Compile(text string, fields []string, tokenizer string) (string, error) {
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", " "), "\uFFFD") // FTS5 reads up to a zero byte
 	p := parser{rest: text, fields: fields, tokenizer: tokenizer}
@@ -69,8 +70,8 @@ func phrases(e string) (n int) {
 	return n
 }
 
-// A parser reads a text from left to right. Expressions are texts for FTS5, each of which can stand anywhere; "" is that of what has
-// no word.
+// A parser reads a text from left to right. Expressions are texts for FTS5, each of which can stand
+// anywhere; "" is that of what has no word.
 type parser struct {
 	rest      string
 	fields    []string
@@ -129,7 +130,8 @@ func joined(list []string, by string) string {
 	return strings.Join(list, "")
 }
 
-// all reads what must match together, and what must not. first: it is the first of several alternatives.
+// all reads what must match together, and what must not. first: it is the first of several
+// alternatives.
 func (p *parser) all(depth int, first bool) (string, error) {
 	var with, without []string
 	for units := 0; ; units++ {

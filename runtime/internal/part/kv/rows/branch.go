@@ -15,7 +15,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// mainBranch is the store itself. It has a row only for what was merged from it, and while its versions are swept.
+// mainBranch is the store itself. It has a row only for what was merged from it, and while its
+// versions are swept.
 const mainBranch = 1
 
 // A Branch has the entries that another one had, and its own changes of them.
@@ -41,7 +42,8 @@ type branchRecord struct {
 	Merged []merged
 	// Again: what a search has behind it may have others by now.
 	Again bool
-	// Parts says what of some of its keys was merged into other branches since, from the oldest to the newest.
+	// Parts says what of some of its keys was merged into other branches since, from the oldest to
+	// the newest.
 	Parts []mergedPart
 	// SweepAt is when a search begins, in Unix milliseconds.
 	SweepAt int64
@@ -57,7 +59,8 @@ type merged struct {
 	Time    int64
 }
 
-// mergedPart says the same of the keys from Start to End, which are packed; an empty End is that of the store.
+// mergedPart says the same of the keys from Start to End, which are packed; an empty End is that of
+// the store.
 type mergedPart struct {
 	_          struct{} `cbor:",toarray"`
 	Into       uint64
@@ -66,8 +69,9 @@ type mergedPart struct {
 	Start, End []byte
 }
 
-// overtaken stands for merges for which there are later ones. What the two branches had between First, the earliest of them, and Until,
-// when the last one was overtaken, cannot be compared any longer, except that all up to Whole was merged.
+// overtaken stands for merges for which there are later ones. What the two branches had between
+// First, the earliest of them, and Until, when the last one was overtaken, cannot be compared any
+// longer, except that all up to Whole was merged.
 type overtaken struct {
 	_                         struct{} `cbor:",toarray"`
 	Into, First, Until, Whole uint64
@@ -287,8 +291,8 @@ func (s *Store) Fork(name, from string, readOnly bool) (*Branch, error) {
 	return b, s.writeBranch(b)
 }
 
-// RemoveBranch removes a branch, which no other one was forked from. What it has goes in slices, with the next purges. The
-// error may be a *BranchError.
+// RemoveBranch removes a branch, which no other one was forked from. What it has goes in slices,
+// with the next purges. The error may be a *BranchError.
 func (s *Store) RemoveBranch(name string) error {
 	if err := s.load(); err != nil {
 		return err
@@ -322,10 +326,12 @@ func (s *Store) RemoveBranch(name string) error {
 	return nil
 }
 
-// mergesRest is how long the versions that merges need no longer are left alone: one search serves all merges of that time.
+// mergesRest is how long the versions that merges need no longer are left alone: one search serves
+// all merges of that time.
 const mergesRest = time.Hour
 
-// sweepFrom has the versions of a branch searched for such that no reader may read any longer, within a time.
+// sweepFrom has the versions of a branch searched for such that no reader may read any longer,
+// within a time.
 func (s *Store) sweepFrom(b *Branch, within time.Duration) error {
 	if b.Removed {
 		return nil

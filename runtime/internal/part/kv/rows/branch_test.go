@@ -448,7 +448,8 @@ func (g *gardener) check() {
 	}
 }
 
-// Some gardens have no policy, some keep everything, and in wild ones policies, scopes and pins come and go and turns are undone.
+// Some gardens have no policy, some keep everything, and in wild ones policies, scopes and pins
+// come and go and turns are undone.
 func TestBranchesHaveWhatWasWrittenToThem(t *testing.T) {
 	conflicts, merges, past := 0, 0, 0
 	for seed := range seeds(8, 200) {
@@ -543,7 +544,8 @@ func TestForkNamesItsLimits(t *testing.T) {
 	must(t, fork("x", ""))
 }
 
-// The removal of a branch, which is done in slices, goes on when a first scope is set meanwhile, or declared by a new release.
+// The removal of a branch, which is done in slices, goes on when a first scope is set meanwhile, or
+// declared by a new release.
 func TestAFirstScopeKeepsTheSlicesOfARemovedBranch(t *testing.T) {
 	for name, scope := range map[string]func(r *rig) error{
 		"set": func(r *rig) error { return errOf(r.s.SetScope(pack("x"), Policy{MaxKeys: 3})) },

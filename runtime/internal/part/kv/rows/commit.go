@@ -1,5 +1,6 @@
-// Package kvrows has the commits of the key-value store over the rows of one actor: checks of what is stored, and mutations
-// that are done together or not at all. It has no goroutine and no clock of its own.
+// Package kvrows has the commits of the key-value store over the rows of one actor: checks of what
+// is stored, and mutations that are done together or not at all. It has no goroutine and no clock
+// of its own.
 package kvrows
 
 import (
@@ -30,8 +31,8 @@ type Check struct {
 // Want is what a Check demands.
 type Want uint8
 
-// The demands: that there is no entry, that there is one, that it has a version, that it has a value, and that a range has
-// a digest.
+// The demands: that there is no entry, that there is one, that it has a version, that it has a
+// value, and that a range has a digest.
 const (
 	Absent Want = iota
 	Exists
@@ -47,7 +48,8 @@ type Op uint8
 const (
 	// Put stores a value.
 	Put Op = iota
-	// Delete removes an entry, DeleteRange the entries with Key <= key < End; a nil bound is the end of the store.
+	// Delete removes an entry, DeleteRange the entries with Key <= key < End; a nil bound is the
+	// end of the store.
 	Delete
 	DeleteRange
 	// Combine stores what Mutation.Combine makes of the stored value and the operand.
@@ -96,18 +98,21 @@ func (m *Mutation) Logical() []byte {
 
 // Done is what one mutation did.
 type Done struct {
-	// Changed: there is another value or expiry than before, or, of Delete and DeleteRange, fewer entries.
+	// Changed: there is another value or expiry than before, or, of Delete and DeleteRange, fewer
+	// entries.
 	Changed bool
 	// Value is the value that was stored; that of Combine is the result.
 	Value value.Value
 	// Expires is when the entry expires, 0 for never.
 	Expires int64
-	// Deleted counts the entries that are gone. Keys are their packed keys, of a DeleteRange with Where.
+	// Deleted counts the entries that are gone. Keys are their packed keys, of a DeleteRange with
+	// Where.
 	Deleted int64
 	Keys    [][]byte
 }
 
-// A MutationError says which mutation could not be done, and why: a *value.MismatchError, or an error of package engine.
+// A MutationError says which mutation could not be done, and why: a *value.MismatchError, or an
+// error of package engine.
 type MutationError struct {
 	// Index is the position of the mutation.
 	Index int
@@ -120,8 +125,9 @@ func (e *MutationError) Error() string { return fmt.Sprintf("mutations[%d]: %v",
 // Unwrap returns why.
 func (e *MutationError) Unwrap() error { return e.Err }
 
-// Apply does a commit in a turn, and returns the positions of the checks that failed. If there are any, nothing was done. After an
-// error, which is a *MutationError if it is about one, the caller must undo what was done.
+// Apply does a commit in a turn, and returns the positions of the checks that failed. If there are
+// any, nothing was done. After an error, which is a *MutationError if it is about one, the caller
+// must undo what was done.
 func Apply(w engine.Writer, c *Commit) (failed []int, err error) {
 	var done work
 	for i := range c.Checks {
@@ -182,7 +188,8 @@ type work struct {
 	filtered int // entries that filters of DeleteRange read
 }
 
-// maxWork bounds the bytes of stored values that one commit reads. Each mutation may read a large one, and write it.
+// maxWork bounds the bytes of stored values that one commit reads. Each mutation may read a large
+// one, and write it.
 const maxWork = 64 << 20
 
 func (k *work) read(e *engine.Entry) error {

@@ -14,16 +14,18 @@ type Count struct {
 	Keys, Bytes int64 // entries, and the bytes of their keys and values
 	Groups      int64 // of a scope
 	Grouped     int64 // of a scope: how many of the entries are in groups
-	// Floor is the version of a scope before which it does not know what its entries were. It means something if the scope
-	// keeps versions.
+	// Floor is the version of a scope before which it does not know what its entries were. It means
+	// something if the scope keeps versions.
 	Floor int64
 	// FloorTime is when that was committed, in Unix milliseconds.
 	FloorTime int64
-	// Expiry is a time, in Unix milliseconds, before which no entry of a scope expires; never, or 0 if none is known.
+	// Expiry is a time, in Unix milliseconds, before which no entry of a scope expires; never, or 0
+	// if none is known.
 	Expiry int64
 }
 
-// never is an Expiry of a scope of which nothing expires. Any time has come at it, for a release that does not know it.
+// never is an Expiry of a scope of which nothing expires. Any time has come at it, for a release
+// that does not know it.
 const never = 1
 
 // countForm is the first byte of a row of counts. The numbers follow as uvarints.
@@ -116,8 +118,8 @@ func (l *ledger) at(key []byte, group bool) (*tally, error) {
 	return &l.tallies[n-1], nil
 }
 
-// add adds a change of a packed key to the counts of the scopes that it is in, from sc outward. It refuses what a policy
-// does not let grow; the ledger is of no use then.
+// add adds a change of a packed key to the counts of the scopes that it is in, from sc outward. It
+// refuses what a policy does not let grow; the ledger is of no use then.
 func (l *ledger) add(sc *Scope, key []byte, keys, size int64) error {
 	for ; sc != nil; sc = sc.outer {
 		if l.within != nil && l.within(sc) {
@@ -176,7 +178,8 @@ func (l *ledger) expires(sc *Scope, at int64) error {
 	return nil
 }
 
-// purged notes that nothing expires before a time where everything expired by now was removed; 0 is never.
+// purged notes that nothing expires before a time where everything expired by now was removed; 0 is
+// never.
 func (l *ledger) purged(now, next int64) {
 	for i := range l.tallies {
 		if c := &l.tallies[i].count; !l.tallies[i].group && c.Expiry > never && c.Expiry <= now {
@@ -266,8 +269,8 @@ func (s *Store) empty(sc *Scope) error {
 // sizeOf is what an entry counts in bytes: its key as callers know it, and its value.
 func sizeOf(e *engine.Entry) int64 { return int64(len(e.Key)-1) + int64(e.Size) }
 
-// Counted returns the counts of a scope by its packed prefix, without entries that have expired by now. There is no such
-// scope if ok is false.
+// Counted returns the counts of a scope by its packed prefix, without entries that have expired by
+// now. There is no such scope if ok is false.
 func Counted(rows engine.Reader, prefix []byte, nowMS int64) (c Count, ok bool, err error) {
 	sc, ok, err := Find(rows, prefix)
 	if err != nil || !ok {
@@ -331,8 +334,8 @@ type Group struct {
 	Count
 }
 
-// Groups lists groups of a scope in the order of their parts, after one or from the first, without entries that have
-// expired by now.
+// Groups lists groups of a scope in the order of their parts, after one or from the first, without
+// entries that have expired by now.
 func Groups(rows engine.Reader, prefix, after []byte, limit int, nowMS int64) (groups []Group, more bool, err error) {
 	sc, ok, err := Find(rows, prefix)
 	if err != nil || !ok {
@@ -384,8 +387,8 @@ func Groups(rows engine.Reader, prefix, after []byte, limit int, nowMS int64) (g
 	}
 }
 
-// maxOverdue bounds the entries that have expired and are not purged yet, of which a count is made without them. Those of
-// actors with scopes are purged within seconds.
+// maxOverdue bounds the entries that have expired and are not purged yet, of which a count is made
+// without them. Those of actors with scopes are purged within seconds.
 const maxOverdue = 10_000
 
 // overdue visits entries of the store that have expired by now and are not purged yet.
@@ -422,7 +425,8 @@ func overdue(rows engine.Reader, nowMS int64, visit func(e *engine.Entry)) error
 	return nil
 }
 
-// CountKeys counts the entries between packed bounds by reading their keys; a nil end is that of the store.
+// CountKeys counts the entries between packed bounds by reading their keys; a nil end is that of
+// the store.
 func CountKeys(rows engine.Reader, start, end []byte) (n int64, err error) {
 	q := engine.ListQuery{KeysOnly: true}
 	q.Start, q.End = Bounds(start, end)

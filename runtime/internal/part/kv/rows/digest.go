@@ -11,8 +11,8 @@ import (
 // DigestSize is the size in bytes of a Digest that is written.
 const DigestSize = 16
 
-// A Digest stands for the keys and versions of a set of entries, in any order: the sum of their hashes. The zero value is
-// that of no entry.
+// A Digest stands for the keys and versions of a set of entries, in any order: the sum of their
+// hashes. The zero value is that of no entry.
 type Digest [2]uint64
 
 // Add adds an entry, whose key is that of its row.

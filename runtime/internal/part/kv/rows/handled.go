@@ -14,7 +14,8 @@ type Handled struct {
 	_ struct{} `cbor:",toarray"`
 	// After is the position, if there is something to handle.
 	After uint64
-	// Due is when the handler goes on, in Unix milliseconds, which has a row in the wake index; 0 if there is nothing to handle.
+	// Due is when the handler goes on, in Unix milliseconds, which has a row in the wake index; 0
+	// if there is nothing to handle.
 	Due int64
 	// Attempts counts how often the handler has failed at the next change.
 	Attempts int
@@ -61,7 +62,8 @@ func (s *Store) SetHandled(name string, h Handled) error {
 	return nil
 }
 
-// ring has the handler of the map handle the change that was logged last, if the key is one of a map with a handler.
+// ring has the handler of the map handle the change that was logged last, if the key is one of a
+// map with a handler.
 func (s *Store) ring(sc *Scope, at uint64) error {
 	name := s.handler(sc)
 	if name == "" || s.scopes.rung[name] {

@@ -10,7 +10,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// An Index is the definition of a search index, and how far it is built. What it has is in tables of the actor's SQLite database.
+// An Index is the definition of a search index, and how far it is built. What it has is in tables
+// of the actor's SQLite database.
 type Index struct {
 	// Prefix is packed: the index has the entries whose keys begin with it.
 	Prefix []byte
@@ -26,8 +27,9 @@ type IndexState struct {
 	Weights   []float64
 	Tokenizer string
 	Created   int64 // Unix milliseconds
-	// Behind: the index may lack entries whose packed keys are greater than After, or have what is no longer there. What is not
-	// greater is kept up to date by each turn, and of the rest what turns change.
+	// Behind: the index may lack entries whose packed keys are greater than After, or have what is
+	// no longer there. What is not greater is kept up to date by each turn, and of the rest what
+	// turns change.
 	Behind bool
 	After  []byte
 	// Fresh: the tables must be made anew before anything else. After is empty then.
@@ -36,9 +38,11 @@ type IndexState struct {
 	Due int64
 	// Failed counts the attempts to build on that failed, one after the other.
 	Failed uint64
-	// Most is how many entries are added next at most, since more were too much for a turn; 0 means as many as usual.
+	// Most is how many entries are added next at most, since more were too much for a turn; 0 means
+	// as many as usual.
 	Most uint64
-	// Skip is the key of an entry that alone is too much for a turn, if there is one: building leaves it out.
+	// Skip is the key of an entry that alone is too much for a turn, if there is one: building
+	// leaves it out.
 	Skip []byte
 }
 
@@ -48,7 +52,8 @@ func (ix *Index) Has(key []byte) bool { return (&Scope{Prefix: ix.Prefix}).has(k
 // End is the bound of the packed keys of the index.
 func (ix *Index) End() []byte { return append(ix.Prefix[:len(ix.Prefix):len(ix.Prefix)], 0xFF) }
 
-// Meets reports whether a range of packed keys has keys of the index. An empty end is that of the store.
+// Meets reports whether a range of packed keys has keys of the index. An empty end is that of the
+// store.
 func (ix *Index) Meets(start, end string) bool {
 	return start < string(ix.End()) && (end == "" || string(ix.Prefix) < end)
 }
@@ -92,7 +97,8 @@ func (ix *Index) disarm(w *engine.WriteSet) {
 // Name is the name of the index in the wake index.
 func (ix *Index) Name() string { return strconv.FormatUint(ix.ID, 10) }
 
-// FallBehind notes that entries from a packed key on must be compared with the index again, from a time on.
+// FallBehind notes that entries from a packed key on must be compared with the index again, from a
+// time on.
 func (ix *Index) FallBehind(key []byte, due int64) {
 	before := []byte(nil)
 	if len(key) > len(ix.Prefix) && bytes.HasPrefix(key, ix.Prefix) {

@@ -122,7 +122,8 @@ func (g *gardener) all(v *View) state {
 	return got
 }
 
-// Beside tags and pins a history of a time or a number of versions leaves what these may read, and once it is over nothing else.
+// Beside tags and pins a history of a time or a number of versions leaves what these may read, and
+// once it is over nothing else.
 func TestReadersKeepWhatTheyMayReadAndNoMore(t *testing.T) {
 	for seed := range seeds(3, 150) {
 		g := newGardener(t, seed, 991)

@@ -10,13 +10,14 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// LogName is the stream of an actor that has the changes of its store. Names of other streams begin with a letter.
+// LogName is the stream of an actor that has the changes of its store. Names of other streams begin
+// with a letter.
 const LogName = "$kv"
 
 // A Log writes the changes of entries to the stream.
 type Log interface {
-	// Append appends events in a turn, up to host.MaxStreamBatch, and returns the position of the last. exempt: they may make a
-	// full actor larger.
+	// Append appends events in a turn, up to host.MaxStreamBatch, and returns the position of the
+	// last. exempt: they may make a full actor larger.
 	Append(rows engine.Writer, now int64, keep *host.Stream, events [][]byte, exempt bool) (last uint64, err error)
 	// Retain has the log keep less than before, or more.
 	Retain(rows engine.Writer, now int64, keep *host.Stream) error
@@ -27,7 +28,8 @@ type Log interface {
 // A Cause says what made an event. The numbers are on disk.
 type Cause uint8
 
-// The causes: a value was stored, one entry was deleted, entries of a range were, or one has expired.
+// The causes: a value was stored, one entry was deleted, entries of a range were, or one has
+// expired.
 const (
 	CauseSet Cause = iota + 1
 	CauseDelete
@@ -42,12 +44,13 @@ type Event struct {
 	Cause   Cause
 	// Key is packed.
 	Key []byte
-	// Value, with its encoding, is the result of CauseSet, and Expire when it expires, in Unix milliseconds; 0 is never.
+	// Value, with its encoding, is the result of CauseSet, and Expire when it expires, in Unix
+	// milliseconds; 0 is never.
 	Value    []byte
 	Encoding host.Encoding
 	Expire   int64
-	// Prefix is, of CauseDeleteRange, how many bytes of the key the prefix has that selected it. It is -1 if a range did, from
-	// Start up to and without End; nil bounds are those of the store.
+	// Prefix is, of CauseDeleteRange, how many bytes of the key the prefix has that selected it. It
+	// is -1 if a range did, from Start up to and without End; nil bounds are those of the store.
 	Prefix     int
 	Start, End []byte
 }

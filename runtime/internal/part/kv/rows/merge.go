@@ -57,7 +57,8 @@ const (
 	Ours
 )
 
-// Plan compares keys of three states, and returns what brings the changes from base to source into target. base has the packed key.
+// Plan compares keys of three states, and returns what brings the changes from base to source into
+// target. base has the packed key.
 func Plan(base func(key []byte) engine.Reader, source, target engine.Reader, keys iter.Seq2[[]byte, error], strategy Strategy) (m Merge, err error) {
 	var done work
 	compared := 0
@@ -115,8 +116,8 @@ type commonPart struct {
 	start, end []byte
 }
 
-// Base returns what two views began as: where one was forked from the other, or both from a third, or what the last merge
-// between them had, of everything or of a part.
+// Base returns what two views began as: where one was forked from the other, or both from a third,
+// or what the last merge between them had, of everything or of a part.
 func Base(rows engine.Reader, source, target *View, now engine.Version, nowMS int64) (*Common, error) {
 	known, err := survey(rows)
 	if err != nil {
@@ -186,7 +187,8 @@ func (c *Common) Of(packed []byte) *View {
 	return c.View
 }
 
-// Differing is Differing of what a view began as, and the view. It fails if it passes more than a number of entries that both share.
+// Differing is Differing of what a view began as, and the view. It fails if it passes more than a
+// number of entries that both share.
 func (c *Common) Differing(v *View, start, end []byte, most int) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		n := 0
@@ -242,8 +244,9 @@ func (v *View) Without(ms int64) *View {
 // A Range is of packed keys; a nil End is that of the store.
 type Range struct{ Start, End []byte }
 
-// NoteMerge notes that what one branch had at a version is in another one: all of it, if parts is nil, or the keys in parts. Of
-// parts before the last hostkv.MaxParts it is as if they had not been merged.
+// NoteMerge notes that what one branch had at a version is in another one: all of it, if parts is
+// nil, or the keys in parts. Of parts before the last hostkv.MaxParts it is as if they had not been
+// merged.
 func (s *Store) NoteMerge(source, target string, version engine.Version, parts []Range) error {
 	if err := s.load(); err != nil {
 		return err
@@ -291,7 +294,8 @@ func (s *Scopes) with(branches ...*Branch) *Scopes {
 	return known
 }
 
-// forgetMerges drops the merges of a branch that none compares with any longer. It reports whether there were some.
+// forgetMerges drops the merges of a branch that none compares with any longer. It reports whether
+// there were some.
 func (s *Scopes) forgetMerges(b *Branch) bool {
 	was := *b
 	b.Overtaken = slices.DeleteFunc(slices.Clone(was.Overtaken), func(o overtaken) bool { return s.branch(o.Into).Removed })
@@ -313,7 +317,8 @@ func (s *Scopes) forgetMerges(b *Branch) bool {
 	return len(b.Merged)+len(b.Parts) < len(was.Merged)+len(was.Parts) || len(b.Overtaken) < len(was.Overtaken)
 }
 
-// overtake notes a merge that is dropped for a later one; no later one: the other branch is removed.
+// overtake notes a merge that is dropped for a later one; no later one: the other branch is
+// removed.
 func (b *Branch) overtake(m *mergedPart, until, whole uint64) {
 	if until == 0 {
 		return
@@ -326,8 +331,9 @@ func (b *Branch) overtake(m *mergedPart, until, whole uint64) {
 	o.First, o.Until, o.Whole = min(o.First, m.Version), max(o.Until, until), max(o.Whole, whole)
 }
 
-// overtaken reports whether a later merge between the same branches has all of a part, and no branch was forked from one of them in between,
-// which knows only the earlier one. It returns the version of the later one.
+// overtaken reports whether a later merge between the same branches has all of a part, and no
+// branch was forked from one of them in between, which knows only the earlier one. It returns the
+// version of the later one.
 func (s *Scopes) overtaken(b *Branch, m *mergedPart) (until uint64, is bool) {
 	into := s.branch(m.Into)
 	if into.Removed {

@@ -67,7 +67,8 @@ func TestKnownPartsAreBounded(t *testing.T) {
 	errorIf(t, n > 3, "%d versions are kept for one merge", n)
 }
 
-// What a branch does not have takes room of the quota like an entry. What it has can always be removed.
+// What a branch does not have takes room of the quota like an entry. What it has can always be
+// removed.
 func TestRemovalsOfABranchAreCharged(t *testing.T) {
 	space, rows := openRows(t)
 	r := &rig{t: t, s: Of(rows, new(Scopes)), now: 1_000_000}
@@ -128,7 +129,8 @@ func TestDifferingShowsWhereItIs(t *testing.T) {
 	}
 }
 
-// A merge reads all entries that both stores share and only one has changed since. A store of many does not hold its actor for that.
+// A merge reads all entries that both stores share and only one has changed since. A store of many
+// does not hold its actor for that.
 func TestUnchangedEntriesThatAMergeReadsAreBounded(t *testing.T) {
 	r := newRig(t)
 	for i := range 10 {

@@ -11,7 +11,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A TrimmedError says that what a key was at a version is not known, because nothing keeps it any longer, or never did.
+// A TrimmedError says that what a key was at a version is not known, because nothing keeps it any
+// longer, or never did.
 type TrimmedError struct {
 	Requested engine.Version
 	// Time is what was requested instead, in Unix milliseconds.
@@ -42,7 +43,8 @@ type Past struct {
 	floors  map[*Scope]floor
 }
 
-// At returns the store itself as it was when a version was committed. now is the version of the rows, and nowMS the time.
+// At returns the store itself as it was when a version was committed. now is the version of the
+// rows, and nowMS the time.
 func At(rows engine.Reader, version, now engine.Version, nowMS int64) (*Past, error) {
 	known, err := survey(rows)
 	if err != nil {
@@ -78,7 +80,8 @@ func (p *Past) unknown(earliest engine.Version) error {
 	return e
 }
 
-// reached reports whether a version was committed by then. Times of commits are in the order of their versions.
+// reached reports whether a version was committed by then. Times of commits are in the order of
+// their versions.
 func (p *Past) reached(version engine.Version, ms int64) bool {
 	if p.timed {
 		return ms <= p.time
@@ -166,8 +169,8 @@ func each(rows engine.Reader, q engine.ListQuery, yield func(*engine.Entry, erro
 	}
 }
 
-// pick returns what a key was: what it is now, if that is old enough, or the newest of its older versions that is. A version
-// without a kind means that there was none.
+// pick returns what a key was: what it is now, if that is old enough, or the newest of its older
+// versions that is. A version without a kind means that there was none.
 func (p *Past) pick(key []byte, now *engine.Entry, older iter.Seq2[*engine.Entry, error]) (Version, bool, error) {
 	if err := p.known(key); err != nil {
 		return Version{}, false, err
@@ -231,7 +234,8 @@ type Found struct {
 	gone bool // there was none, which the branch says
 }
 
-// All ranges over the entries as they were, in the order of their keys, from start to end. The error may be a *TrimmedError.
+// All ranges over the entries as they were, in the order of their keys, from start to end. The
+// error may be a *TrimmedError.
 func (p *Past) All(start, end []byte, reverse bool) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		for f, err := range p.all(start, end, reverse, false) {
@@ -360,8 +364,8 @@ func (p *puller) group(key []byte) (list []*engine.Entry, err error) {
 	}
 }
 
-// History lists up to limit versions of a key from the newest to the oldest, the present one first; before a version, or all
-// if that is 0. What was before the floor is not known.
+// History lists up to limit versions of a key from the newest to the oldest, the present one first;
+// before a version, or all if that is 0. What was before the floor is not known.
 func History(rows engine.Reader, key []byte, before engine.Version, limit int, nowMS int64) (list []Version, more bool, floor engine.Version, err error) {
 	const most = 4 << 20 // bytes of the values, the last one aside
 	size := 0

@@ -29,26 +29,30 @@ type Scope struct {
 // A Policy is what holds for the entries of a scope. The zero value demands nothing.
 type Policy struct {
 	_ struct{} `cbor:",toarray"`
-	// MaxKeys, MaxBytes (of keys and values) and MaxGroups bound what the scope has; 0 is no bound. A group is all
-	// entries with the same next part, if their keys have more parts after it.
+	// MaxKeys, MaxBytes (of keys and values) and MaxGroups bound what the scope has; 0 is no bound.
+	// A group is all entries with the same next part, if their keys have more parts after it.
 	MaxKeys, MaxBytes, MaxGroups int64
 	// CountGroups counts groups without a bound.
 	CountGroups bool
-	// DefaultTTL is how long entries live that are put without a time to live, in milliseconds; 0 is for ever.
+	// DefaultTTL is how long entries live that are put without a time to live, in milliseconds; 0
+	// is for ever.
 	DefaultTTL int64
-	// KeepVersions is how many versions of an entry are kept besides the last, and KeepFor for how long, in milliseconds from
-	// when the next one replaced it. 0 is no bound, if the other is one; if both are 0, nothing is kept.
+	// KeepVersions is how many versions of an entry are kept besides the last, and KeepFor for how
+	// long, in milliseconds from when the next one replaced it. 0 is no bound, if the other is one;
+	// if both are 0, nothing is kept.
 	KeepVersions, KeepFor int64
 	// ReadOnly refuses all changes. Entries expire all the same.
 	ReadOnly bool
 	// Info is any document.
 	Info []byte
-	// Created is when the scope was made, Updated when its policy was set last, in Unix milliseconds.
+	// Created is when the scope was made, Updated when its policy was set last, in Unix
+	// milliseconds.
 	Created, Updated int64
 	// Declared: the scope belongs to a map of the actor's type.
 	Declared bool
-	// Log appends the changes of entries to the log of the actor. That keeps up to LogEvents of LogBytes, for up to LogFor
-	// milliseconds; 0 is the default of streams. Of several scopes the most generous bounds hold.
+	// Log appends the changes of entries to the log of the actor. That keeps up to LogEvents of
+	// LogBytes, for up to LogFor milliseconds; 0 is the default of streams. Of several scopes the
+	// most generous bounds hold.
 	Log                         bool
 	LogEvents, LogBytes, LogFor int64
 }
@@ -71,8 +75,8 @@ func (p Policy) Extended(by *Policy) Policy {
 	return p
 }
 
-// Scopes are the scopes of an actor, as they are remembered between turns. The zero value knows nothing and reads them
-// when it must.
+// Scopes are the scopes of an actor, as they are remembered between turns. The zero value knows
+// nothing and reads them when it must.
 type Scopes struct {
 	// Declared are the scopes of the actor's type, in the order of their prefixes.
 	Declared []Scope
@@ -207,8 +211,8 @@ func (s *Store) declare(stored []*Scope) (changed bool, err error) {
 	return changed, nil
 }
 
-// ListScopes lists up to limit scopes in the order of their prefixes, with start <= prefix < end and after one; nil bounds
-// and no number bound nothing.
+// ListScopes lists up to limit scopes in the order of their prefixes, with start <= prefix < end
+// and after one; nil bounds and no number bound nothing.
 func ListScopes(rows engine.Reader, start, end, after []byte, limit int) (list []*Scope, more bool, err error) {
 	row := func(prefix []byte) []byte { return keyspace.KVScope.Append(nil, keyspace.UserKV.Append(nil, prefix)) }
 	q := engine.ListQuery{}
@@ -295,7 +299,8 @@ func (s *Scopes) meet(start, end []byte) bool {
 	return i < len(s.list) && (end == nil || bytes.Compare(s.list[i].Prefix, end) < 0)
 }
 
-// group returns the packed part that names the group of a key of the scope; nil if it is in none, or they are not counted.
+// group returns the packed part that names the group of a key of the scope; nil if it is in none,
+// or they are not counted.
 func (sc *Scope) group(key []byte) []byte {
 	if !sc.CountGroups && sc.MaxGroups == 0 {
 		return nil
@@ -335,8 +340,8 @@ func Find(rows engine.Reader, prefix []byte) (*Scope, bool, error) {
 	return sc, err == nil, err
 }
 
-// SetScope makes a scope or sets its policy. A new scope counts the entries that it has already, which takes a second or so
-// for a million.
+// SetScope makes a scope or sets its policy. A new scope counts the entries that it has already,
+// which takes a second or so for a million.
 func (s *Store) SetScope(prefix []byte, p Policy) (*Scope, error) {
 	if len(prefix) > hostkv.MaxPrefix {
 		return nil, host.OverLimit("prefix", hostkv.MaxPrefix, int64(len(prefix))).With("field", "prefix")
@@ -387,7 +392,8 @@ func (s *Store) SetScope(prefix []byte, p Policy) (*Scope, error) {
 	return sc, s.hasten()
 }
 
-// hasten has what expires purged within a second, as in a store with scopes, and not within an hour.
+// hasten has what expires purged within a second, as in a store with scopes, and not within an
+// hour.
 func (s *Store) hasten() error {
 	at, err := s.NextExpiry()
 	if err != nil || at == 0 {
@@ -396,7 +402,8 @@ func (s *Store) hasten() error {
 	return s.arm(max(at, s.Now()), promptly)
 }
 
-// Scopes counts the scopes with prefixes from start up to and without end; a nil end is that of the store.
+// Scopes counts the scopes with prefixes from start up to and without end; a nil end is that of the
+// store.
 func (s *Store) Scopes(start, end []byte) (n int, err error) {
 	if err := s.load(); err != nil {
 		return 0, err
@@ -451,7 +458,8 @@ func (s *Store) setScope(prefix []byte, p Policy) (*Scope, error) {
 	return sc, err
 }
 
-// beginHistory begins the history of a scope. It has what a scope around it has kept of its entries so far.
+// beginHistory begins the history of a scope. It has what a scope around it has kept of its entries
+// so far.
 func (s *Store) beginHistory(sc *Scope) error {
 	list, err := briefScopes(s.WriteSet)
 	if err != nil {
@@ -539,8 +547,9 @@ func (s *Store) RemoveScope(prefix []byte) error {
 	return s.unkeep(prefix, c.floor())
 }
 
-// unkeep removes the versions of the entries below a prefix that no reader keeps, except in scopes within that keep some
-// themselves. If a scope around keeps them now, it knows what was from a floor on.
+// unkeep removes the versions of the entries below a prefix that no reader keeps, except in scopes
+// within that keep some themselves. If a scope around keeps them now, it knows what was from a
+// floor on.
 func (s *Store) unkeep(prefix []byte, from floor) error {
 	list, err := briefScopes(s.WriteSet) // the declared ones may be on their way
 	if err != nil {

@@ -195,7 +195,8 @@ func TestAScopeOfTheTypeIsNotChanged(t *testing.T) {
 	}
 }
 
-// A row of a release that did not know when the first entry expires: an entry that has expired does not count.
+// A row of a release that did not know when the first entry expires: an entry that has expired does
+// not count.
 func TestAnOldCountDoesNotKnowWhenNothingExpires(t *testing.T) {
 	s := scoped(t, pack("a"), Policy{})
 	key := keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, pack("a")))

@@ -16,9 +16,10 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// TestKVStoreScripts runs the life cycles of testdata. Each line is a turn, one millisecond after the last, and what it returns follows its
-// block; `go test -run TestKVStoreScripts -rewrite` writes the results anew. A branch "-" is the store; a key a/1 has two parts, and "-" none;
-// a value x*300 is long; times are relative to the beginning, or with + to now.
+// TestKVStoreScripts runs the life cycles of testdata. Each line is a turn, one millisecond after
+// the last, and what it returns follows its block; `go test -run TestKVStoreScripts -rewrite`
+// writes the results anew. A branch "-" is the store; a key a/1 has two parts, and "-" none; a
+// value x*300 is long; times are relative to the beginning, or with + to now.
 func TestKVStoreScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -38,7 +39,8 @@ type script struct {
 	last  string
 }
 
-// block runs lines; those between "repeat n" and "end" n times, with each $ replaced by the number of the round, from 1.
+// block runs lines; those between "repeat n" and "end" n times, with each $ replaced by the number
+// of the round, from 1.
 func (s *script) block(lines []string) {
 	for i := 0; i < len(lines); i++ {
 		line := lines[i]

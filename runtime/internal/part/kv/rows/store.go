@@ -19,8 +19,9 @@ var Kinds = []keyspace.Kind{
 	keyspace.KVPurge.Kind, keyspace.Stream.Kind, keyspace.StreamItem.Kind, keyspace.KVHandled.Kind, keyspace.KVBranch.Kind, keyspace.KVBranchEntry.Kind,
 }
 
-// A Store is the key-value store of an actor in a turn. All changes of user keys go through it: it keeps what scopes count, and
-// refuses what they do not let happen. What it refuses changes nothing.
+// A Store is the key-value store of an actor in a turn. All changes of user keys go through it: it
+// keeps what scopes count, and refuses what they do not let happen. What it refuses changes
+// nothing.
 //
 // Keys are logical keys of kind keyspace.UserKV.
 type Store struct {
@@ -30,7 +31,8 @@ type Store struct {
 	logged bool // something was
 }
 
-// Of returns the store over a write set. The scopes are what is remembered of the actor's, between turns.
+// Of returns the store over a write set. The scopes are what is remembered of the actor's, between
+// turns.
 func Of(rows *engine.WriteSet, scopes *Scopes) *Store { return &Store{WriteSet: rows, scopes: scopes} }
 
 // A QuotaError refuses a change that a scope has no room for.
@@ -51,7 +53,8 @@ func (e *QuotaError) Error() string {
 	return fmt.Sprintf("the scope %s has room for %d %s; %d are needed", e.Scope.Name(), e.Limit, e.What, e.Need)
 }
 
-// scope returns the innermost scope of a key; nil if there is none. plain: nothing looks at a change of the key.
+// scope returns the innermost scope of a key; nil if there is none. plain: nothing looks at a
+// change of the key.
 func (s *Store) scope(key []byte) (sc *Scope, plain bool, err error) {
 	if err := s.load(); err != nil {
 		return nil, false, err
@@ -66,8 +69,9 @@ const (
 	promptly = time.Second
 )
 
-// arm has keys purged that expire at a time, in Unix milliseconds, at the end of the span that it is in. 0 is never. A store
-// has one time when it is purged, the earliest, from which the next one follows.
+// arm has keys purged that expire at a time, in Unix milliseconds, at the end of the span that it
+// is in. 0 is never. A store has one time when it is purged, the earliest, from which the next one
+// follows.
 func (s *Store) arm(ms int64, span time.Duration) error {
 	if ms <= 0 {
 		return nil
@@ -136,7 +140,8 @@ func (sc *Scope) writable() error {
 	return nil
 }
 
-// DefaultExpiry returns when an entry expires that is put now without a time to live, in Unix milliseconds; 0 is never.
+// DefaultExpiry returns when an entry expires that is put now without a time to live, in Unix
+// milliseconds; 0 is never.
 func (s *Store) DefaultExpiry(key []byte) (int64, error) {
 	sc, _, err := s.scope(key)
 	for ; sc != nil; sc = sc.outer {
@@ -317,8 +322,8 @@ func (s *Store) settle(sc *Scope, key []byte) (engine.Entry, bool, error) {
 	return engine.Entry{}, false, nil
 }
 
-// charged makes a change of one key, which expires at a time or never, with what the scopes count. If some have no room, entries of
-// theirs that have expired make it, up to a number.
+// charged makes a change of one key, which expires at a time or never, with what the scopes count.
+// If some have no room, entries of theirs that have expired make it, up to a number.
 func (s *Store) charged(sc *Scope, key []byte, keys, size, expire int64, change func() error) error {
 	for cleared := 0; ; {
 		l := ledger{rows: s.WriteSet}
@@ -342,7 +347,8 @@ func (s *Store) charged(sc *Scope, key []byte, keys, size, expire int64, change 
 	}
 }
 
-// TakePurged returns the keys of entries that were removed because they had expired, in the operations since it was last called.
+// TakePurged returns the keys of entries that were removed because they had expired, in the
+// operations since it was last called.
 func (s *Store) TakePurged() [][]byte {
 	keys := s.purged
 	s.purged = nil
@@ -377,8 +383,8 @@ const purgeBytes = 8 << 20
 // purgePause is how long the purge leaves an actor to others, in milliseconds, before it goes on.
 const purgePause = 4
 
-// Purge removes up to a number of keys that have expired, of all kinds, and rows that nothing needs any longer. It arms the
-// next purge, and returns whether there may be more of them.
+// Purge removes up to a number of keys that have expired, of all kinds, and rows that nothing needs
+// any longer. It arms the next purge, and returns whether there may be more of them.
 func (s *Store) Purge(most int) (more bool, err error) {
 	if err := s.load(); err != nil {
 		return false, err
@@ -429,8 +435,8 @@ func (s *Store) Purge(most int) (more bool, err error) {
 	return more, s.armNext(more, scoped)
 }
 
-// armNext arms the purge of what is left, if there is more, or else of what expires next; scoped: there are scopes, which
-// count until then.
+// armNext arms the purge of what is left, if there is more, or else of what expires next; scoped:
+// there are scopes, which count until then.
 func (s *Store) armNext(more, scoped bool) error {
 	if more {
 		if err := s.loadPurge(); err != nil {

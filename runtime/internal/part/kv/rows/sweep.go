@@ -103,7 +103,8 @@ func (s *Store) sweepVersions(b *Branch, most int) error {
 	return s.writeBranch(&next)
 }
 
-// sweepKey removes the versions of a key, the newest first, that nothing keeps any longer. It may leave some for the next time.
+// sweepKey removes the versions of a key, the newest first, that nothing keeps any longer. It may
+// leave some for the next time.
 func (s *Store) sweepKey(key []byte, group []*engine.Entry) error {
 	h := s.scopes.of(userKey(key)).history()
 	if h == nil {
@@ -129,7 +130,8 @@ func (s *Store) sweepKey(key []byte, group []*engine.Entry) error {
 	return nil
 }
 
-// reduce removes the versions of a key, the newest first, that no reader may read. It may leave some.
+// reduce removes the versions of a key, the newest first, that no reader may read. It may leave
+// some.
 func (s *Store) reduce(key []byte, group []*engine.Entry) error {
 	read, err := s.readUntils(key, group, true)
 	if err != nil {
@@ -148,8 +150,8 @@ func (s *Store) reduce(key []byte, group []*engine.Entry) error {
 	return nil
 }
 
-// readUntils says until when readers may read each version of a key, the newest first, or need it in order to know when another one
-// ended. A version with a time is left out unless timed.
+// readUntils says until when readers may read each version of a key, the newest first, or need it
+// in order to know when another one ended. A version with a time is left out unless timed.
 func (s *Store) readUntils(key []byte, group []*engine.Entry, timed bool) ([]int64, error) {
 	head, there, err := s.Stat(key)
 	if err != nil {

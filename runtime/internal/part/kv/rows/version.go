@@ -29,10 +29,11 @@ const noEntry = 0xFF
 type Version struct {
 	Version engine.Version
 	Kind    Kind
-	// Time is when it was committed, Created when the entry was, in Unix milliseconds. No version of an entry has an
-	// earlier time than the one before, whatever the clock does.
+	// Time is when it was committed, Created when the entry was, in Unix milliseconds. No version
+	// of an entry has an earlier time than the one before, whatever the clock does.
 	Time, Created int64
-	// Ended is the version that replaced it. 0 is not known: it is the last one, or what followed has a row.
+	// Ended is the version that replaced it. 0 is not known: it is the last one, or what followed
+	// has a row.
 	Ended engine.Version
 	// Expire is when the value ceases to exist, 0 for never.
 	Expire   int64
@@ -40,8 +41,8 @@ type Version struct {
 	Value    []byte
 }
 
-// The first byte of a row of a version. The kind follows, three times and, in endedForm, the version that replaced it as varints,
-// the encoding, and the value.
+// The first byte of a row of a version. The kind follows, three times and, in endedForm, the
+// version that replaced it as varints, the encoding, and the value.
 const (
 	versionForm = 1
 	endedForm   = 2
@@ -139,8 +140,8 @@ func (sc *Scope) history() *Scope {
 	return nil
 }
 
-// keep stores what an entry is before it changes, if its scope or a reader keeps it. there: it is an entry, which the caller
-// has not changed yet.
+// keep stores what an entry is before it changes, if its scope or a reader keeps it. there: it is
+// an entry, which the caller has not changed yet.
 func (s *Store) keep(sc *Scope, key []byte, there, removal bool) error {
 	h := sc.history()
 	if h == nil && !s.scopes.pinned(branchOf(key)) {
@@ -208,12 +209,14 @@ func (s *Store) readUntil(key []byte, version, ended engine.Version) int64 {
 	return until
 }
 
-// keptUntil returns until when a version of a key is kept that ceases to be the last. What reads this turn reads what follows.
+// keptUntil returns until when a version of a key is kept that ceases to be the last. What reads
+// this turn reads what follows.
 func (s *Store) keptUntil(h *Scope, key []byte, version engine.Version) int64 {
 	return later(h.keptUntil(s.Now()), s.readUntil(key, version, s.Version()))
 }
 
-// putVersion stores a version until a time. removal: it goes with a change that makes a full actor emptier.
+// putVersion stores a version until a time. removal: it goes with a change that makes a full actor
+// emptier.
 func (s *Store) putVersion(key []byte, v *Version, until int64, removal bool) error {
 	if err := s.arm(until, hourly); err != nil {
 		return err
@@ -249,13 +252,15 @@ func (s *Store) end(sc *Scope, key []byte, was *engine.Entry, kind Kind) error {
 	return s.putVersion(key, &v, until, true)
 }
 
-// versions selects the stored versions of a key, from the newest to the oldest, also such that expire, until they are purged.
+// versions selects the stored versions of a key, from the newest to the oldest, also such that
+// expire, until they are purged.
 func versions(key []byte, limit int, keysOnly bool) engine.ListQuery {
 	prefix := keyspace.KVVersion.Prefix(nil, key)
 	return engine.ListQuery{Start: prefix, End: keyspace.TupleEnd(prefix), Limit: limit, KeysOnly: keysOnly, Expired: true}
 }
 
-// trim removes versions of an entry, up to most of them, if there are too many. The newest of them leaves a row without a value.
+// trim removes versions of an entry, up to most of them, if there are too many. The newest of them
+// leaves a row without a value.
 func (s *Store) trim(h *Scope, key []byte, most int) error {
 	if h == nil || h.KeepVersions == 0 {
 		return nil
@@ -313,8 +318,9 @@ func (s *Store) trim(h *Scope, key []byte, most int) error {
 	return nil
 }
 
-// forget removes a version whose time is over, and older ones down to the first that a reader may read. What an entry was before
-// that version ended is unknown from then on. A history of a number of versions decides itself which it keeps.
+// forget removes a version whose time is over, and older ones down to the first that a reader may
+// read. What an entry was before that version ended is unknown from then on. A history of a number
+// of versions decides itself which it keeps.
 func (s *Store) forget(l *ledger, row []byte) error {
 	key, _, err := keyspace.KVVersion.Parse(row)
 	if err != nil {
@@ -395,9 +401,10 @@ func (s *Store) stored(row []byte) (Version, error) {
 	return parseVersion(e)
 }
 
-// forgettable returns the end of the rows that can be removed with row, whose version ended with another one. Versions are stored from
-// the newest to the oldest; the end is the first version that a reader may read, or the row before it if only that says when the
-// version ended. If either is row itself, it is kept until a time. The end is nil if this turn has removed row.
+// forgettable returns the end of the rows that can be removed with row, whose version ended with
+// another one. Versions are stored from the newest to the oldest; the end is the first version that
+// a reader may read, or the row before it if only that says when the version ended. If either is
+// row itself, it is kept until a time. The end is nil if this turn has removed row.
 func (s *Store) forgettable(key, row, end []byte, ended engine.Version) (rest []byte, until int64, err error) {
 	var last []byte // the row before, whose version is newer
 	for start := row; ; start = append(last[:len(last):len(last)], 0) {
@@ -451,7 +458,8 @@ func (s *Store) keepUntil(row []byte, until int64) error {
 	return s.WriteSet.Put(row, e.Value, engine.PutOptions{ExpireAt: until, Encoding: e.Encoding, Exempt: true})
 }
 
-// A floor is a version before which a scope does not know what its entries were, and when it was committed, in Unix milliseconds.
+// A floor is a version before which a scope does not know what its entries were, and when it was
+// committed, in Unix milliseconds.
 type floor struct {
 	version engine.Version
 	time    int64

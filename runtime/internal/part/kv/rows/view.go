@@ -9,15 +9,18 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A View reads the entries of a branch: its own, and what it has of the branches that it was forked from.
+// A View reads the entries of a branch: its own, and what it has of the branches that it was forked
+// from.
 type View struct {
 	Branch *Branch
-	// lines begins with the branch itself. Each of the others is as it was when the one before was forked from it.
+	// lines begins with the branch itself. Each of the others is as it was when the one before was
+	// forked from it.
 	lines []*Past
 }
 
-// Look returns a branch as it was when a version was committed; 0 is the present, and the name of the store itself is empty.
-// now is the version of the rows, and nowMS the time. The error may be a *BranchError or a *TrimmedError.
+// Look returns a branch as it was when a version was committed; 0 is the present, and the name of
+// the store itself is empty. now is the version of the rows, and nowMS the time. The error may be a
+// *BranchError or a *TrimmedError.
 func Look(rows engine.Reader, name string, version, now engine.Version, nowMS int64) (*View, error) {
 	known, err := survey(rows)
 	if err != nil {
@@ -80,7 +83,8 @@ func (s *Scopes) notBefore(version engine.Version) (ms int64) {
 	return ms
 }
 
-// Get returns what a user key is in the branch; false if it is absent. The error may be a *TrimmedError.
+// Get returns what a user key is in the branch; false if it is absent. The error may be a
+// *TrimmedError.
 func (v *View) Get(key []byte) (Version, bool, error) {
 	for _, p := range v.lines {
 		got, there, err := p.Get(rowOf(p.branch, key[1:]))
@@ -91,7 +95,8 @@ func (v *View) Get(key []byte) (Version, bool, error) {
 	return Version{}, false, nil
 }
 
-// All ranges over the entries of the branch in the order of their keys, from start to end. The error may be a *TrimmedError.
+// All ranges over the entries of the branch in the order of their keys, from start to end. The
+// error may be a *TrimmedError.
 func (v *View) All(start, end []byte, reverse bool) iter.Seq2[Found, error] {
 	return v.each(start, end, reverse, false)
 }
@@ -149,9 +154,10 @@ func (v *View) each(start, end []byte, reverse, keys bool) iter.Seq2[Found, erro
 	}
 }
 
-// Differing ranges over the packed user keys from start to end whose entries may differ between two views, in order and without
-// repeats. Of the entries that both share it reads all, if the views are of different versions. It calls pass for each that has not
-// changed: true hands out its key too, so that the caller can look at the clock, and an error ends it.
+// Differing ranges over the packed user keys from start to end whose entries may differ between two
+// views, in order and without repeats. Of the entries that both share it reads all, if the views
+// are of different versions. It calls pass for each that has not changed: true hands out its key
+// too, so that the caller can look at the clock, and an error ends it.
 func Differing(a, b *View, start, end []byte, pass func() (bool, error)) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for _, v := range []*View{a, b} {

@@ -12,9 +12,9 @@ import (
 	"unicode/utf16"
 )
 
-// AppendJSON appends the form of a value in JSON: what JSON.stringify makes of it, except that integers of any size are
-// numbers, bytes are {"$bytes":base64}, a Map is an array of pairs and a Set an array. The error is ErrOpaque or
-// ErrMalformed; dst is then as it was.
+// AppendJSON appends the form of a value in JSON: what JSON.stringify makes of it, except that
+// integers of any size are numbers, bytes are {"$bytes":base64}, a Map is an array of pairs and a
+// Set an array. The error is ErrOpaque or ErrMalformed; dst is then as it was.
 func AppendJSON(dst, data []byte) ([]byte, error) {
 	d, err := open(data)
 	if err != nil {
@@ -30,8 +30,8 @@ func AppendJSON(dst, data []byte) ([]byte, error) {
 	return out, nil
 }
 
-// Number returns the number that a value is: an integer for a bigint, otherwise a double. The error is ErrOpaque for any
-// other value.
+// Number returns the number that a value is: an integer for a bigint, otherwise a double. The error
+// is ErrOpaque for any other value.
 func Number(data []byte) (integer *big.Int, double float64, err error) {
 	d, err := open(data)
 	if err != nil {
@@ -244,7 +244,8 @@ func (d *decoder) end(n uint64) error {
 	return err
 }
 
-// dense appends an array whose elements follow each other. Properties beside them have no place in JSON.
+// dense appends an array whose elements follow each other. Properties beside them have no place in
+// JSON.
 func (d *decoder) dense(dst []byte) ([]byte, error) {
 	n, err := d.varint()
 	if err != nil {
@@ -283,7 +284,8 @@ func (d *decoder) counts(properties, elements uint64) error {
 	return nil
 }
 
-// sparse appends an array with gaps, which are null. A value with many more gaps than bytes is opaque.
+// sparse appends an array with gaps, which are null. A value with many more gaps than bytes is
+// opaque.
 func (d *decoder) sparse(dst []byte) ([]byte, error) {
 	length, err := d.varint()
 	if err != nil {
@@ -394,7 +396,8 @@ func (d *decoder) buffer(dst []byte, tag byte) ([]byte, error) {
 	return append(dst, `"}`...), nil
 }
 
-// view reads a view of a buffer. Only those of bytes are plain data: of other numbers the bytes do not say what they are.
+// view reads a view of a buffer. Only those of bytes are plain data: of other numbers the bytes do
+// not say what they are.
 func (d *decoder) view(b []byte) ([]byte, error) {
 	kind, err := d.take(1)
 	if err != nil {

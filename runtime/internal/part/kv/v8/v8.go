@@ -1,6 +1,7 @@
-// Package v8 reads and writes values as V8 serializes them, which is how the clients of Deno KV send and expect values:
-// ValueSerializer of v8/src/objects/value-serializer.h, versions 13 to 15. Plain data has a form in JSON; anything else
-// (errors, regular expressions, references to an object that came before, objects of the host) is opaque and stays as it is.
+// Package v8 reads and writes values as V8 serializes them, which is how the clients of Deno KV
+// send and expect values: ValueSerializer of v8/src/objects/value-serializer.h, versions 13 to 15.
+// Plain data has a form in JSON; anything else (errors, regular expressions, references to an
+// object that came before, objects of the host) is opaque and stays as it is.
 package v8
 
 import (
@@ -59,8 +60,8 @@ const (
 	// MaxDepth is how deep the arrays and objects of a value may nest, to have a form in JSON.
 	MaxDepth = 500
 
-	// MaxDigits is how many decimal digits an integer may have, to have a form in JSON. The time to read or write more
-	// grows with their square.
+	// MaxDigits is how many decimal digits an integer may have, to have a form in JSON. The time to
+	// read or write more grows with their square.
 	MaxDigits = 10_000
 )
 
@@ -70,7 +71,8 @@ var tooLong = new(big.Int).Exp(big.NewInt(10), big.NewInt(MaxDigits), nil)
 func Long(n *big.Int) bool { return n.CmpAbs(tooLong) >= 0 }
 
 var (
-	// ErrOpaque is the error for a value that has no form in JSON, or of which the caller needs another type.
+	// ErrOpaque is the error for a value that has no form in JSON, or of which the caller needs
+	// another type.
 	ErrOpaque = errors.New("v8: the value is not plain data")
 	// ErrMalformed is the error for bytes that V8 does not write.
 	ErrMalformed = errors.New("v8: the value is malformed")

@@ -173,7 +173,8 @@ func TestLimitsOfTheReaderAreThoseOfTheWriter(t *testing.T) {
 	errorIf(t, err != nil, "%v", err)
 }
 
-// Nothing that a client sends makes the reader fail in another way than with its errors, and JSON comes back as it went.
+// Nothing that a client sends makes the reader fail in another way than with its errors, and JSON
+// comes back as it went.
 func FuzzReader(f *testing.F) {
 	for _, v := range vectors {
 		f.Add(unhex(f, "ff0f"+v.hex))

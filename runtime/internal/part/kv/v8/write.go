@@ -15,8 +15,8 @@ import (
 	"unicode/utf16"
 )
 
-// FromJSON returns JSON text as V8 serializes what JSON.parse makes of it, except that an integer from 2^53 on is a bigint,
-// which keeps its digits, and {"$bytes":base64} is a Uint8Array.
+// FromJSON returns JSON text as V8 serializes what JSON.parse makes of it, except that an integer
+// from 2^53 on is a bigint, which keeps its digits, and {"$bytes":base64} is a Uint8Array.
 func FromJSON(text []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -85,8 +85,8 @@ func appendArray(dst []byte, d *json.Decoder, depth int) ([]byte, error) {
 	return binary.AppendUvarint(dst, n), nil
 }
 
-// appendObject appends an object, whose first token was read. Of members with one name the last counts, in the place of
-// the first, as in JSON.parse.
+// appendObject appends an object, whose first token was read. Of members with one name the last
+// counts, in the place of the first, as in JSON.parse.
 func appendObject(dst []byte, d *json.Decoder, depth int) ([]byte, error) {
 	type member struct {
 		name  string
@@ -160,7 +160,8 @@ func plainBytes(value []byte) ([]byte, bool) {
 	return b, err == nil
 }
 
-// index returns the number that the name of a member is, if JavaScript takes it for an index of an array.
+// index returns the number that the name of a member is, if JavaScript takes it for an index of an
+// array.
 func index(name string) (uint32, bool) {
 	if name == "" || len(name) > 10 || name[0] == '0' && len(name) > 1 {
 		return 0, false
@@ -175,7 +176,8 @@ func index(name string) (uint32, bool) {
 	return uint32(n), n < math.MaxUint32
 }
 
-// appendIndex appends an index, which is a small integer up to 2^30-1 for V8 with 31-bit integers and a double above.
+// appendIndex appends an index, which is a small integer up to 2^30-1 for V8 with 31-bit integers
+// and a double above.
 func appendIndex(dst []byte, n uint32) []byte {
 	if n <= math.MaxInt32 {
 		return appendInt32(dst, int32(n))

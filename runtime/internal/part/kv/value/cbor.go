@@ -24,9 +24,10 @@ var decoding = wire.MustDecMode(cbor.DecOptions{
 	BigIntDec: cbor.BigIntDecodePointer, DupMapKey: cbor.DupMapKeyEnforcedAPF, MaxArrayElements: 1 << 24, MaxMapPairs: 1 << 24,
 })
 
-// appendCBOR appends CBOR as JSON: byte strings are {"$bytes":base64}, keys that are no texts are their JSON as a text,
-// and numbers that JSON does not have are null. Members are in the order of their names, unless that would take long. What JSON cannot hold is
-// {"$cbor":base64}: a value with a text that is not UTF-8 or with a name twice, and an integer of too many digits.
+// appendCBOR appends CBOR as JSON: byte strings are {"$bytes":base64}, keys that are no texts are
+// their JSON as a text, and numbers that JSON does not have are null. Members are in the order of
+// their names, unless that would take long. What JSON cannot hold is {"$cbor":base64}: a value with
+// a text that is not UTF-8 or with a name twice, and an integer of too many digits.
 func appendCBOR(dst, data []byte) ([]byte, error) {
 	if err := decoding.Wellformed(data); err != nil {
 		return dst, fmt.Errorf("is damaged CBOR: %w", err)
@@ -50,7 +51,8 @@ const (
 
 const indefinite, stop = 31, 0xFF
 
-// head reads the head of a well-formed item: its major type, its argument, and what follows. An indefinite length is one.
+// head reads the head of a well-formed item: its major type, its argument, and what follows. An
+// indefinite length is one.
 func head(data []byte) (major byte, argument uint64, open bool, rest []byte) {
 	major, info := data[0]>>5, data[0]&31
 	rest = data[1:]
@@ -67,7 +69,8 @@ func head(data []byte) (major byte, argument uint64, open bool, rest []byte) {
 	return major, argument, false, rest[n:]
 }
 
-// leaf splits a well-formed item that is neither array nor map, nor a tag of one, from what follows it.
+// leaf splits a well-formed item that is neither array nor map, nor a tag of one, from what follows
+// it.
 func leaf(data []byte) (item, rest []byte) {
 	major, n, open, rest := head(data)
 	switch {
@@ -84,16 +87,16 @@ func leaf(data []byte) (item, rest []byte) {
 	return data[:len(data)-len(rest)], rest
 }
 
-// translate appends a well-formed item as JSON; ok is false for what JSON cannot hold. It decodes leaf by leaf: a value has up to two
-// hundred times its bytes when it is decoded at once.
+// translate appends a well-formed item as JSON; ok is false for what JSON cannot hold. It decodes
+// leaf by leaf: a value has up to two hundred times its bytes when it is decoded at once.
 func translate(dst, data []byte) (out []byte, ok bool) {
 	t := translator{moves: 8*len(data) + 64<<10}
 	out, _, ok = t.appendItem(dst, data)
 	return out, ok
 }
 
-// A translator has how many bytes of CBOR may be moved yet, as JSON, to bring members into order. Without a bound these would be the
-// bytes of a value times its depth.
+// A translator has how many bytes of CBOR may be moved yet, as JSON, to bring members into order.
+// Without a bound these would be the bytes of a value times its depth.
 type translator struct{ moves int }
 
 // appendItem is translate for the first of several items, and returns what follows it.
@@ -240,8 +243,9 @@ func appendAny(dst []byte, v any) []byte {
 	return append(dst, text...)
 }
 
-// appendUnencoded appends a value of an earlier release. A cell stored JSON, or, under the keys of a message that was given
-// up, a CBOR byte string that holds JSON; a Map of a Go actor stored CBOR. One byte from 0 to 9 may be either; it is JSON.
+// appendUnencoded appends a value of an earlier release. A cell stored JSON, or, under the keys of
+// a message that was given up, a CBOR byte string that holds JSON; a Map of a Go actor stored CBOR.
+// One byte from 0 to 9 may be either; it is JSON.
 func appendUnencoded(dst, data []byte) []byte {
 	if utf8.Valid(data) && json.Valid(data) {
 		return append(dst, data...)

@@ -14,8 +14,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/v8"
 )
 
-// MaxDigits bounds the integers of mutations, in decimal digits. A commit may have thousands, and reading a longer one takes
-// time that grows with the square of its length.
+// MaxDigits bounds the integers of mutations, in decimal digits. A commit may have thousands, and
+// reading a longer one takes time that grows with the square of its length.
 const MaxDigits = v8.MaxDigits
 
 // An Op is a mutation that makes the new value of an entry of the stored one and an operand.
@@ -33,14 +33,15 @@ const (
 // Numeric reports whether the operation is one of numbers.
 func (o Op) Numeric() bool { return o == Sum || o == Min || o == Max }
 
-// Bounds are what the result of a Sum must not pass. A result that would is an error, or is the bound if Clamp is set.
+// Bounds are what the result of a Sum must not pass. A result that would is an error, or is the
+// bound if Clamp is set.
 type Bounds struct {
 	Min, Max *Value
 	Clamp    bool
 }
 
-// A MismatchError says that a mutation cannot be done with the values that it has. It is matched by ErrMismatch or, for a
-// result outside of the Bounds or the range of numbers, by ErrRange.
+// A MismatchError says that a mutation cannot be done with the values that it has. It is matched by
+// ErrMismatch or, for a result outside of the Bounds or the range of numbers, by ErrRange.
 type MismatchError struct {
 	// Operand: the fault is of the operand, and of the stored value otherwise.
 	Operand bool
@@ -69,7 +70,8 @@ func outOfRange(format string, args ...any) error {
 	return &MismatchError{false, fmt.Sprintf(format, args...), ErrRange}
 }
 
-// A number is what the operations of numbers calculate with: exactly one of the fields, and u64 as the integer it is.
+// A number is what the operations of numbers calculate with: exactly one of the fields, and u64 as
+// the integer it is.
 type number struct {
 	integer *big.Int
 	double  float64
@@ -207,13 +209,15 @@ func (o Op) Check(operand Value) error {
 	return nil
 }
 
-// Combine returns the new value of an entry. old is nil if there is no entry: then it is the operand, within the bounds.
+// Combine returns the new value of an entry. old is nil if there is no entry: then it is the
+// operand, within the bounds.
 //
-// Integers are exact. A u64 stays one: its sum with another one is taken modulo 2^64, as the clients of Deno KV expect. It
-// takes no larger integer, and with a negative one it must not pass zero. A sum of an integer and a double is a double in JSON, if
-// that has all digits of the integer. So is that of an integer of JSON and a double of V8. Between a bigint of V8 and a u64 the
-// clients of Deno KV know one sum: of a u64 and a bigint in its range, without bounds. All else is a mismatch. The elements of
-// arrays stay as they are written.
+// Integers are exact. A u64 stays one: its sum with another one is taken modulo 2^64, as the
+// clients of Deno KV expect. It takes no larger integer, and with a negative one it must not pass
+// zero. A sum of an integer and a double is a double in JSON, if that has all digits of the
+// integer. So is that of an integer of JSON and a double of V8. Between a bigint of V8 and a u64
+// the clients of Deno KV know one sum: of a u64 and a bigint in its range, without bounds. All else
+// is a mismatch. The elements of arrays stay as they are written.
 func (o Op) Combine(old *Value, operand Value, b Bounds) (Value, error) {
 	if err := o.Check(operand); err != nil {
 		return Value{}, err
@@ -357,8 +361,8 @@ func array(v Value) bool {
 // joins reports whether the value is appended to one of its encoding as it is.
 func (v Value) joins() bool { return v.Encoding == host.EncodedText || v.Encoding == host.EncodedBytes }
 
-// Trim returns an array with up to most elements: without the first ones if the operation is Append, and without the last
-// ones otherwise. Any other value stays as it is.
+// Trim returns an array with up to most elements: without the first ones if the operation is
+// Append, and without the last ones otherwise. Any other value stays as it is.
 func (o Op) Trim(v Value, most int) Value {
 	if !array(v) || string(v.Data) == "[]" {
 		return v

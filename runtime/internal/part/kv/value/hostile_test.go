@@ -14,7 +14,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/v8"
 )
 
-// A value that Stored accepts has a form in JSON that FromJSON reads, so that one entry never makes a listing fail.
+// A value that Stored accepts has a form in JSON that FromJSON reads, so that one entry never makes
+// a listing fail.
 func TestAcceptedValuesAreShownAndReadBack(t *testing.T) {
 	for name, v := range map[string]Value{
 		"a member twice":     {host.EncodedCBOR, []byte("\xa2\x61a\x01\x61a\x02")},
@@ -77,7 +78,8 @@ func TestMembersOfCBORHaveOneOrder(t *testing.T) {
 	}
 }
 
-// Members within members are not moved again and again: what is out of order costs a part of its bytes, and not these times its depth.
+// Members within members are not moved again and again: what is out of order costs a part of its
+// bytes, and not these times its depth.
 func TestMembersOfDeepMapsAreMovedWithinBounds(t *testing.T) {
 	const levels, size = 400, 1 << 16
 	data := strings.Repeat("\xa2\x61b\x00\x61a", levels) + "\x7a" + string(binary.BigEndian.AppendUint32(nil, size)) + strings.Repeat("\x01", size)

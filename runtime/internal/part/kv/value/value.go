@@ -1,5 +1,5 @@
-// Package value has the values of entries of a key-value store: how each encoding looks in JSON, and what the mutations of a
-// commit make of a stored value and their operand.
+// Package value has the values of entries of a key-value store: how each encoding looks in JSON,
+// and what the mutations of a commit make of a stored value and their operand.
 package value
 
 import (
@@ -16,7 +16,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/v8"
 )
 
-// MaxDepth is how deep the arrays and objects of a JSON document may nest: few readers of JSON take much more.
+// MaxDepth is how deep the arrays and objects of a JSON document may nest: few readers of JSON take
+// much more.
 const MaxDepth = 500
 
 // A Value is the value of an entry.
@@ -25,8 +26,8 @@ type Value struct {
 	Data     []byte
 }
 
-// JSON returns a document as a value: without white space between its tokens, otherwise as it was written. The error code is
-// InvalidArgument, or TooLarge if it nests too deep.
+// JSON returns a document as a value: without white space between its tokens, otherwise as it was
+// written. The error code is InvalidArgument, or TooLarge if it nests too deep.
 func JSON(text []byte) (Value, error) {
 	if len(text) == 0 {
 		return Value{}, host.Errorf(host.InvalidArgument, "the value is missing; a JSON document is expected (null is one)")
@@ -95,9 +96,9 @@ func (v Value) u64() (uint64, error) {
 	return binary.LittleEndian.Uint64(v.Data), nil
 }
 
-// AppendJSON appends the value as JSON. Bytes are {"$bytes":base64}, integers of any size are numbers, CBOR is translated,
-// and what V8 has serialized too if it is plain data, otherwise it is {"$v8":base64}. The error is about the value, which
-// is damaged.
+// AppendJSON appends the value as JSON. Bytes are {"$bytes":base64}, integers of any size are
+// numbers, CBOR is translated, and what V8 has serialized too if it is plain data, otherwise it is
+// {"$v8":base64}. The error is about the value, which is damaged.
 func (v Value) AppendJSON(dst []byte) ([]byte, error) {
 	switch v.Encoding {
 	case host.EncodedJSON:

@@ -219,7 +219,8 @@ func TestMutationsCalculateExactlyAndRefuseOtherTypes(t *testing.T) {
 	}
 }
 
-// What combines two documents makes a document in the form in which it is stored, whatever they are, and an array of all elements.
+// What combines two documents makes a document in the form in which it is stored, whatever they
+// are, and an array of all elements.
 func FuzzCombinationsMakeDocuments(f *testing.F) {
 	for _, pair := range [][2]string{{`1`, `-0`}, {`[]`, `[1]`}, {`[[],{}]`, `[ ]`}, {`"a"`, `1`}, {`1.5`, `2`}, {`["]"]`, `[","]`}, {`1e1`, `0.0`}} {
 		f.Add(pair[0], pair[1])

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Decode decodes a JSON document for an Entry or an operand. Where encoding/json puts U+FFFD for a surrogate without its
-// partner, a string keeps the three bytes that UTF-8 would have for it, so that it equals no other.
+// Decode decodes a JSON document for an Entry or an operand. Where encoding/json puts U+FFFD for a
+// surrogate without its partner, a string keeps the three bytes that UTF-8 would have for it, so
+// that it equals no other.
 func Decode(text []byte) (any, error) {
 	marked, changed := markSurrogates(text)
 	d := json.NewDecoder(bytes.NewReader(marked))
@@ -21,11 +22,12 @@ func Decode(text []byte) (any, error) {
 	return unmark(v), nil
 }
 
-// mark stands before the four digits of a character in a marked text. It is of private use, and in a marked text only a mark.
+// mark stands before the four digits of a character in a marked text. It is of private use, and in
+// a marked text only a mark.
 const mark = "\uE000"
 
-// markSurrogates puts a mark and digits for each escape of a surrogate without its partner, and for each mark that the text
-// has itself.
+// markSurrogates puts a mark and digits for each escape of a surrogate without its partner, and for
+// each mark that the text has itself.
 func markSurrogates(text []byte) (marked []byte, changed bool) {
 	last := 0
 	for i := 0; i < len(text); i++ {
@@ -59,7 +61,8 @@ func markSurrogates(text []byte) (marked []byte, changed bool) {
 	return append(marked, text[last:]...), true
 }
 
-// escaped returns the code unit that text begins with as an escape of four digits; 0 if it does not.
+// escaped returns the code unit that text begins with as an escape of four digits; 0 if it does
+// not.
 func escaped(text []byte) uint64 {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0

@@ -16,7 +16,8 @@ type step struct {
 	array bool
 }
 
-// parsePath compiles a path to a function that finds what it names in an entry; what is not there is null.
+// parsePath compiles a path to a function that finds what it names in an entry; what is not there
+// is null.
 func parsePath(path string) (func(*Entry) any, error) {
 	if strings.HasPrefix(path, "$") {
 		return ownPath(path)
@@ -31,7 +32,8 @@ func parsePath(path string) (func(*Entry) any, error) {
 // A Path names a value, or a part of one.
 type Path struct{ steps []step }
 
-// ParsePath reads a path: names between dots, indexes in brackets, or $value for the value as a whole.
+// ParsePath reads a path: names between dots, indexes in brackets, or $value for the value as a
+// whole.
 func ParsePath(text string) (Path, error) {
 	if text == "$value" {
 		return Path{}, nil

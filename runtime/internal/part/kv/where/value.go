@@ -48,7 +48,8 @@ func isEmpty(v any) bool {
 // Equal reports whether two values are the same for $eq. They are as in an Entry.
 func Equal(a, b any) bool { return equal(a, b) }
 
-// equal reports whether two values are the same: numbers by value, objects whatever the order of their members.
+// equal reports whether two values are the same: numbers by value, objects whatever the order of
+// their members.
 func equal(a, b any) bool {
 	switch a := a.(type) {
 	case json.Number:

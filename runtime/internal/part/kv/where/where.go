@@ -1,13 +1,15 @@
-// Package where has the filters of the key-value store: conditions on entries, in JSON. A filter is compiled once and then
-// applied to one entry after the other.
+// Package where has the filters of the key-value store: conditions on entries, in JSON. A filter is
+// compiled once and then applied to one entry after the other.
 //
 //	{"status": "active", "age": {"$gte": 18, "$lt": 65}, "$or": [{"tags[0]": "a"}, {"name": {"$startsWithi": "ann"}}]}
 //
-// A condition names a member of the value by its path: members are separated by dots, elements of arrays are [0], [1] and so
-// on, and a backslash takes the meaning from the character after it. Arrays are not searched. The names $key[0], $version,
-// $created, $updated, $expires and $size are of the entry itself; times are milliseconds since 1970. What is absent is null.
+// A condition names a member of the value by its path: members are separated by dots, elements of
+// arrays are [0], [1] and so on, and a backslash takes the meaning from the character after it.
+// Arrays are not searched. The names $key[0], $version, $created, $updated, $expires and $size are
+// of the entry itself; times are milliseconds since 1970. What is absent is null.
 //
-// Compiling is strict: what is not understood is an error that names its place, and never a condition that all entries meet.
+// Compiling is strict: what is not understood is an error that names its place, and never a
+// condition that all entries meet.
 package where
 
 import (
@@ -45,7 +47,8 @@ type Entry struct {
 	Key []any
 	// Value is the value as encoding/json decodes it into an any, with numbers as json.Number.
 	Value any
-	// Version is that of the turn that wrote the entry last, and Size the number of bytes of the value.
+	// Version is that of the turn that wrote the entry last, and Size the number of bytes of the
+	// value.
 	Version uint64
 	Size    int
 	// Created, Updated and Expires are zero if the entry has no such time.
@@ -58,8 +61,9 @@ type Filter struct{ meets func(*Entry) bool }
 // Meets reports whether an entry meets the filter.
 func (f *Filter) Meets(e *Entry) bool { return f.meets(e) }
 
-// Compile compiles a filter. now is what $now stands for. The error is an *host.Error with the code InvalidArgument, whose
-// field is the place of the fault, or TooLarge. A filter without conditions is refused.
+// Compile compiles a filter. now is what $now stands for. The error is an *host.Error with the code
+// InvalidArgument, whose field is the place of the fault, or TooLarge. A filter without conditions
+// is refused.
 func Compile(text []byte, now time.Time) (*Filter, error) {
 	if len(text) > MaxBytes {
 		return nil, host.OverLimit("bytes of a filter", MaxBytes, int64(len(text)))

@@ -91,7 +91,8 @@ func TestWhatIsNotUnderstoodIsRefused(t *testing.T) {
 		`{"a":{"$gt":{"$now":true,"$offset":1.5}}}`: "a.$gt.$offset", `{"a":{"$gt":{"$now":true,"x":1}}}`: "a.$gt.x", `{"a":{"$gt":{"$now":true,"$offset":1e300}}}`: "a.$gt.$offset",
 		`{"a..b":1}`: "a..b", `{".a":1}`: ".a", `{"a.":1}`: "a.", `{"":1}`: "", `{"a[x]":1}`: "a[x]", `{"a[01]":1}`: "a[01]", `{"a[0":1}`: "a[0", `{"a[0]b":1}`: "a[0]b", `{"a]":1}`: "a]",
 		`{"a\\":1}`: `a\`, `{"$key":1}`: "$key", `{"$key[a]":1}`: "$key[a]", `{"a[99999999999]":1}`: "a[99999999999]", `{"$and":[{"a":{"$x":1}}]}`: "$and[0].a.$x",
-		// A decoder would drop the first condition, or put U+FFFD for what is not Unicode: then more entries meet the filter.
+		// A decoder would drop the first condition, or put U+FFFD for what is not Unicode: then
+		// more entries meet the filter.
 		`{"a":1,"a":2}`: "a", `{"a":{"$gt":1,"$gt":2}}`: "a.$gt", `{"$or":[{"a":1},{"b":{"$eq":{"c":1,"c":2}}}]}`: "$or[1].b.$eq.c", "{\"a\":\"\xff\"}": "",
 	} {
 		_, err := Compile([]byte(filter), now)
@@ -107,7 +108,8 @@ func TestWhatIsNotUnderstoodIsRefused(t *testing.T) {
 	}
 }
 
-// Numbers are compared by their values at any size, in time that does not grow with their exponents.
+// Numbers are compared by their values at any size, in time that does not grow with their
+// exponents.
 func FuzzNumbers(f *testing.F) {
 	for _, pair := range [][2]string{{"1", "1.0"}, {"-0", "0e9"}, {"10", "1e1"}, {"0.1", "1e-1"}, {"-5", "-50e-1"}, {"1e400", "2e400"}, {"0.001", "0.0010"}} {
 		f.Add(pair[0], pair[1])
@@ -134,7 +136,8 @@ func small(text string) bool {
 	return i < 0 || len(text)-i < 6
 }
 
-// Whatever a client sends, it is a filter or an error of the client's, and a filter's complement is its opposite.
+// Whatever a client sends, it is a filter or an error of the client's, and a filter's complement is
+// its opposite.
 func FuzzCompile(f *testing.F) {
 	f.Add(`{"a":{"$gt":1,"$in":[1,"x"]},"$or":[{"b[0].c":{"$not":{"$null":true}}}]}`, person)
 	f.Add(`{"then":{"$between":[0,{"$now":true,"$offset":-5}]},"$key[0]":{"$regex":"u+"}}`, `[1,{"a":"x"}]`)

@@ -73,8 +73,9 @@ type Edit struct {
 	Delay    *time.Duration // until it can be received; 0 is at once
 }
 
-// Replace changes a message of a queue that no worker holds, or a dead letter, and returns it as it was and as it is. The
-// error code is NotFound if there is no such message, and FailedPrecondition if a worker holds it.
+// Replace changes a message of a queue that no worker holds, or a dead letter, and returns it as it
+// was and as it is. The error code is NotFound if there is no such message, and FailedPrecondition
+// if a worker holds it.
 func (s *Set) Replace(queue string, id uint64, e Edit) (before, after host.ListedMessage, err error) {
 	if p := e.Priority; p != nil && (*p < -host.MaxQueuePriority || *p > host.MaxQueuePriority) {
 		return before, after, host.Errorf(host.InvalidArgument, "priority: %d, want %d to %d", *p, -host.MaxQueuePriority, host.MaxQueuePriority).With("field", "priority")

@@ -30,7 +30,8 @@ type player struct {
 
 func (p *player) chance(percent int) bool { return p.rng.IntN(100) < percent }
 
-// span returns a time below ms, in steps that are coarse enough for things to come due at the very moment of a turn.
+// span returns a time below ms, in steps that are coarse enough for things to come due at the very
+// moment of a turn.
 func (p *player) span(ms int) time.Duration {
 	return time.Duration(p.rng.IntN(ms/50)) * 50 * time.Millisecond
 }

@@ -52,8 +52,9 @@ type Set struct {
 	room  [384]byte // what key and value begin with
 }
 
-// A Keeper keeps bodies in the key-value store, under packed keys. An error with the code TooLarge, QuotaExceeded or
-// FailedPrecondition, which changes nothing, leaves the body in the dead letter alone.
+// A Keeper keeps bodies in the key-value store, under packed keys. An error with the code TooLarge,
+// QuotaExceeded or FailedPrecondition, which changes nothing, leaves the body in the dead letter
+// alone.
 type Keeper interface{ Keep(key, body []byte) error }
 
 // A line is one queue in a Set.

@@ -180,7 +180,8 @@ func TestSchedulesOfAnActorAreBounded(t *testing.T) {
 	fatalIf(t, len(n.wakes()) != host.MaxSchedules, "rows in the wake index")
 }
 
-// BenchmarkArm arms schedules, 10,000 per actor, a hundred a commit: ten operations of it are 100,000.
+// BenchmarkArm arms schedules, 10,000 per actor, a hundred a commit: ten operations of it are
+// 100,000.
 func BenchmarkArm10000(b *testing.B) {
 	for _, rule := range []host.Schedule{{Every: 60_000}, {Cron: "0 3 * * *", Zone: "Europe/Zurich"}} {
 		b.Run(rule.Cron, func(b *testing.B) {

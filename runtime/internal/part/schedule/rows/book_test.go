@@ -160,8 +160,9 @@ func (n *node) want(ticks ...string) {
 
 const minute, hour = time.Minute, time.Hour
 
-// TestTicksThatAreLateOrMissed has an actor that is busy for a while, a handler that takes a time, and a node that is up, then down and up
-// again. Schedules every ten minutes are tried as expressions, too.
+// TestTicksThatAreLateOrMissed has an actor that is busy for a while, a handler that takes a time,
+// and a node that is up, then down and up again. Schedules every ten minutes are tried as
+// expressions, too.
 func TestTicksThatAreLateOrMissed(t *testing.T) {
 	const tenMinutes, tenSeconds = 600_000, 10_000
 	at, past := begin.Add(10*minute), begin.Add(-hour)

@@ -35,7 +35,8 @@ func TestTicksOfExpressions(t *testing.T) {
 		{"the 31st", "0 0 31 * *", "", "2026-01-31 00:00:00 +0000", []string{"2026-03-31 00:00:00 +0000", "2026-05-31 00:00:00 +0000"}},
 		{"over midnight of a zone", "0 0 * * *", "Europe/Zurich", "2026-01-01 12:00:00 +0000", []string{"2026-01-01 23:00:00 +0000"}},
 
-		// Europe/Zurich: 2026-03-29 2:00 +0100 becomes 3:00 +0200, 2026-10-25 3:00 +0200 becomes 2:00 +0100.
+		// Europe/Zurich: 2026-03-29 2:00 +0100 becomes 3:00 +0200, 2026-10-25 3:00 +0200 becomes
+		// 2:00 +0100.
 		{"a time that does not exist", "30 2 * * *", "Europe/Zurich", "2026-03-28 12:00:00 +0100", []string{"2026-03-29 03:30:00 +0200", "2026-03-30 02:30:00 +0200"}},
 		{"from right before the gap", "30 2 * * *", "Europe/Zurich", "2026-03-29 01:59:59 +0100", []string{"2026-03-29 03:30:00 +0200", "2026-03-30 02:30:00 +0200"}},
 		{"two ticks that meet are one", "30 2,3 * * *", "Europe/Zurich", "2026-03-29 00:00:00 +0100", []string{"2026-03-29 03:30:00 +0200", "2026-03-30 02:30:00 +0200"}},
@@ -44,7 +45,8 @@ func TestTicksOfExpressions(t *testing.T) {
 		{"between the two", "30 2 * * *", "Europe/Zurich", "2026-10-25 02:15:00 +0100", []string{"2026-10-26 02:30:00 +0100"}},
 		{"every hour in both hours", "30 * * * *", "Europe/Zurich", "2026-10-25 02:00:00 +0200", []string{"2026-10-25 02:30:00 +0200", "2026-10-25 02:30:00 +0100", "2026-10-25 03:30:00 +0100"}},
 
-		// America/New_York: 2026-03-08 2:00 -0500 becomes 3:00 -0400, 2026-11-01 2:00 -0400 becomes 1:00 -0500.
+		// America/New_York: 2026-03-08 2:00 -0500 becomes 3:00 -0400, 2026-11-01 2:00 -0400 becomes
+		// 1:00 -0500.
 		{"New York, forward", "15 2 * * *", "America/New_York", "2026-03-07 12:00:00 -0500", []string{"2026-03-08 03:15:00 -0400", "2026-03-09 02:15:00 -0400"}},
 		{"New York, back", "15 1 * * *", "America/New_York", "2026-10-31 12:00:00 -0400", []string{"2026-11-01 01:15:00 -0400", "2026-11-02 01:15:00 -0500"}},
 		{"every other hour is not every hour", "0 */2 * * *", "Europe/Zurich", "2026-10-25 01:00:00 +0200", []string{"2026-10-25 02:00:00 +0200", "2026-10-25 04:00:00 +0100"}},
@@ -66,7 +68,8 @@ func TestTicksOfExpressions(t *testing.T) {
 	}
 }
 
-// ticks reports whether a moment is a tick of c, from the definition: each minute is looked at by itself.
+// ticks reports whether a moment is a tick of c, from the definition: each minute is looked at by
+// itself.
 func (c *clock) ticks(t time.Time) bool {
 	start, _ := t.In(c.zone).ZoneBounds()
 	offset, gap, again := c.change(t, start)
@@ -162,7 +165,8 @@ func TestExpressionsThatAreRefusedSayWhy(t *testing.T) {
 	}
 }
 
-// The parser alone takes ranges that end before they begin, some of them with ends that the field does not have.
+// The parser alone takes ranges that end before they begin, some of them with ends that the field
+// does not have.
 func TestTheParserTakesWhatTheCheckOfFieldsTakes(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 8))
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }

@@ -84,8 +84,9 @@ func (m *model) cut(cfg *host.Stream, now time.Time) {
 	}
 }
 
-// check compares what can be read: from every position if all is set, and else from those where something begins or ends,
-// and from some others, because reading from each takes the square of the stream's length. At the end of a round, all is read.
+// check compares what can be read: from every position if all is set, and else from those where
+// something begins or ends, and from some others, because reading from each takes the square of the
+// stream's length. At the end of a round, all is read.
 func (m *model) check(t *testing.T, rows engine.Reader, now time.Time, cfg *host.Stream, r *rand.Rand, all bool) {
 	t.Helper()
 	live := m.live(cfg, now)
@@ -134,8 +135,8 @@ func (m *model) check(t *testing.T, rows engine.Reader, now time.Time, cfg *host
 	}
 }
 
-// TestStreamAgreesWithASlice does random things to a stream and to a slice, with turns that are rolled back, power cuts and
-// limits that change, and compares whatever can be read.
+// TestStreamAgreesWithASlice does random things to a stream and to a slice, with turns that are
+// rolled back, power cuts and limits that change, and compares whatever can be read.
 func TestStreamAgreesWithASlice(t *testing.T) {
 	for seed := range *rounds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { modelRun(t, seed) })

@@ -92,7 +92,8 @@ func TestAppendIsRefusedWithTheFieldAndTheLimit(t *testing.T) {
 	}
 }
 
-// TestAppendThatDoesNotFitLeavesEverythingAsItWas lets the write set be full at every item of a batch.
+// TestAppendThatDoesNotFitLeavesEverythingAsItWas lets the write set be full at every item of a
+// batch.
 func TestAppendThatDoesNotFitLeavesEverythingAsItWas(t *testing.T) {
 	s := newStore(t)
 	limits := &engine.Limits{MaxWriteSet: 4096}
@@ -138,7 +139,8 @@ func TestDamagedRowsAreErrorsAndNotLoops(t *testing.T) {
 	errorIf(t, !errors.Is(err, &engine.CorruptError{}), "%v", err)
 }
 
-// BenchmarkAppend appends one item a turn to a stream that is full, so that each append removes an item too.
+// BenchmarkAppend appends one item a turn to a stream that is full, so that each append removes an
+// item too.
 func BenchmarkAppend(b *testing.B) {
 	for _, full := range []bool{false, true} {
 		b.Run(fmt.Sprintf("full=%v", full), func(b *testing.B) {

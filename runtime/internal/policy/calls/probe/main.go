@@ -1,5 +1,5 @@
-// Command probe makes HTTP calls to a node in its own process, and writes which statements ran. It is built with -cover by the
-// program above.
+// Command probe makes HTTP calls to a node in its own process, and writes which statements ran. It
+// is built with -cover by the program above.
 package main
 
 import (
@@ -39,7 +39,8 @@ func main() {
 	}
 }
 
-// run calls the action of a warm actor, with the store in dir/data, and writes the counters to dir/counters.
+// run calls the action of a warm actor, with the store in dir/data, and writes the counters to
+// dir/counters.
 func run(ctx context.Context, dir string) error {
 	node, err := runtime.Open(ctx, runtime.Options{
 		Dir: filepath.Join(dir, "data"), Logger: slog.New(slog.DiscardHandler),
