@@ -256,9 +256,9 @@ var hostText = map[string]string{
 		"were.",
 	"KVMoment.at": "at is a version of the actor: entries are read as they were when it was committed. Absent " +
 		"means now. What is no longer known is an error with the reason history_trimmed. A version " +
-		"has no time: an entry that expires is there until a commit removes it, soon after. What a " +
-		"branch has of its origin no commit removes: it is there until the next version that is " +
-		"pinned, merged, or forked from.",
+		"has no time: an entry that expires is there until a commit removes it, soon after. No " +
+		"commit removes what a branch has of its origin: one that has expired since is such an " +
+		"error too, unless the version is pinned.",
 	"KVMoment.branch": "branch is the name of a branch; absent means the store itself.",
 	"KVMoment.time": "time is a time, instead of at: entries are read as the last commit by then left them. " +
 		"Times of commits are in the order of their versions, whatever the clock does.",

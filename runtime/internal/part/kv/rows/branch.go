@@ -47,8 +47,11 @@ type branchRecord struct {
 	Parts []mergedPart
 	// SweepAt is when a search begins, in Unix milliseconds.
 	SweepAt int64
-	// Overtaken says of each other branch which merges into it are no longer known.
-	Overtaken []overtaken
+	// Contained has what the branch had merged by versions that are not kept, because of later
+	// merges.
+	Contained []mergedPart
+	// Unknown says of each other branch which merges into it are forgotten.
+	Unknown []forgotten
 }
 
 // merged says that all that the branch had at a version is in another branch.
@@ -69,18 +72,20 @@ type mergedPart struct {
 	Start, End []byte
 }
 
-// overtaken stands for merges for which there are later ones. What the two branches had between
-// First, the earliest of them, and Until, when the last one was overtaken, cannot be compared any
-// longer, except that all up to Whole was merged.
-type overtaken struct {
-	_                         struct{} `cbor:",toarray"`
-	Into, First, Until, Whole uint64
+// forgotten says that merges into a branch are forgotten, and that all of these were made from
+// First on and overtaken by Until.
+type forgotten struct {
+	_                  struct{} `cbor:",toarray"`
+	Into, First, Until uint64
 }
 
 // within reports whether a range has all of the part.
 func (m *mergedPart) within(r Range) bool {
 	return bytes.Compare(r.Start, m.Start) <= 0 && (len(r.End) == 0 || len(m.End) > 0 && bytes.Compare(m.End, r.End) <= 0)
 }
+
+// whole reports whether the part is everything.
+func (m *mergedPart) whole() bool { return len(m.Start)+len(m.End) == 0 }
 
 // A BranchError says that there is no branch with a name.
 type BranchError struct{ Name string }

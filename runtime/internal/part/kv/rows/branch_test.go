@@ -253,8 +253,12 @@ search:
 	merges := func(visit func(from *modelBranch, p, q point)) {
 		for _, p := range path(source, then) {
 			for _, q := range path(target, g.s.Version()) {
-				visit(g.branches[p.name], p, q)
 				visit(g.branches[q.name], q, p)
+			}
+		}
+		for _, p := range path(source, then) {
+			for _, q := range path(target, g.s.Version()) {
+				visit(g.branches[p.name], p, q)
 			}
 		}
 	}
@@ -274,7 +278,7 @@ search:
 	var parts []basePart
 	merges(func(from *modelBranch, p, q point) {
 		for _, m := range from.parts[q.name] {
-			if m.version > p.at && p == (point{source, then}) {
+			if m.version > p.at {
 				m.base = base{from.was[p.at], p.at}
 			}
 			if m.version >= best.version && m.noted <= q.at && m.version <= p.at {

@@ -90,12 +90,11 @@ func (s *Store) put(sc *Scope, row, value []byte, o engine.PutOptions) error {
 }
 
 // bury removes an entry of a branch. If what the branch was forked from has one, a row says that
-// there is none; in a history also if that has expired, as readers of a version may not know when
-// that was.
+// there is none.
 func (s *Store) bury(sc *Scope, b *Branch, key []byte, why Kind) error {
 	row := rowOf(b.ID, key[1:])
 	from := look(s.WriteSet, s.scopes, s.scopes.branch(b.From), b.first(), s.Version(), s.Now())
-	had, there, err := from.Without(s.Now()).Get(key)
+	_, there, err := from.Without(s.Now()).Get(key)
 	if err != nil {
 		return err
 	}
@@ -103,7 +102,7 @@ func (s *Store) bury(sc *Scope, b *Branch, key []byte, why Kind) error {
 	if err != nil {
 		return err
 	}
-	if there || was != nil && had.Kind == Set && sc.history() != nil { // the row takes room of the quota, unless it is there already
+	if there { // the row takes room of the quota, unless it is there already
 		return s.put(sc, row, []byte{byte(why)}, engine.PutOptions{Encoding: noEntry, Exempt: was != nil})
 	}
 	if was == nil {

@@ -126,7 +126,8 @@ func Base(rows engine.Reader, source, target *View, now engine.Version, nowMS in
 	i, j := common(source, target)
 	from, at := known.branch(source.lines[i].branch), min(source.lines[i].version, target.lines[j].version)
 	between := func(visit func(b *Branch, p, q *Past)) {
-		for _, pair := range [][2]*View{{source, target}, {target, source}} {
+		// The source comes last: of two states of one version it is the one that it has.
+		for _, pair := range [][2]*View{{target, source}, {source, target}} {
 			for _, p := range pair[0].lines {
 				for _, q := range pair[1].lines {
 					visit(known.branch(p.branch), p, q)
@@ -135,27 +136,23 @@ func Base(rows engine.Reader, source, target *View, now engine.Version, nowMS in
 		}
 	}
 	// What q has of p is what p was when it was merged into q last, or all, if p is older.
-	has := func(p, q *Past, into, version uint64) (engine.Version, bool) {
-		v := min(engine.Version(version), p.version)
-		return v, into == q.branch && engine.Version(version) <= q.version && v >= at
+	has := func(m *mergedPart, p, q *Past) (engine.Version, bool) {
+		v := min(engine.Version(m.Version), p.version)
+		return v, m.Into == q.branch && engine.Version(m.Version) <= q.version && v >= at
 	}
 	between(func(b *Branch, p, q *Past) {
-		for _, m := range b.Merged {
-			if v, is := has(p, q, m.Into, m.Version); is {
-				from, at = b, v
-			}
-		}
-		for _, o := range b.Overtaken {
-			if v, is := has(p, q, o.Into, o.Whole); is && uint64(p.version) <= o.Whole {
+		for m := range b.mergesFor(p.version) {
+			if v, is := has(m, p, q); is && m.whole() {
 				from, at = b, v
 			}
 		}
 	})
 	then := source.lines[0]
 	between(func(b *Branch, p, q *Past) {
-		for _, o := range b.Overtaken {
-			if o.Into == q.branch && (p == then || q == then) && o.First <= uint64(q.version) && uint64(then.version) < o.Until && then.version > at {
-				err = &TrimmedError{Requested: then.version, Earliest: engine.Version(o.Until)}
+		for _, f := range b.Unknown {
+			if f.Into == q.branch && (p == then || q == then) &&
+				f.First <= uint64(q.version) && uint64(then.version) < f.Until && then.version > at {
+				err = &TrimmedError{Requested: then.version, Earliest: engine.Version(f.Until)}
 			}
 		}
 	})
@@ -164,8 +161,8 @@ func Base(rows engine.Reader, source, target *View, now engine.Version, nowMS in
 	}
 	c := &Common{View: look(rows, known, from, at, now, nowMS).Without(nowMS)}
 	between(func(b *Branch, p, q *Past) {
-		for _, m := range b.Parts {
-			if v, is := has(p, q, m.Into, m.Version); is && (p == then || uint64(v) == m.Version) {
+		for m := range b.mergesFor(p.version) {
+			if v, is := has(m, p, q); is && !m.whole() {
 				part := commonPart{View: look(rows, known, b, v, now, nowMS).Without(nowMS)}
 				part.start, part.end = Bounds(m.Start, m.End)
 				c.parts = append(c.parts, part)
@@ -236,7 +233,7 @@ func handOn(keys iter.Seq2[[]byte, error], yield func([]byte, error) bool) bool 
 // Without returns the view without what has expired by a time.
 func (v *View) Without(ms int64) *View {
 	for _, p := range v.lines {
-		p.time = ms
+		p.time, p.vague = ms, 0
 	}
 	return v
 }
@@ -264,12 +261,15 @@ func (s *Store) NoteMerge(source, target string, version engine.Version, parts [
 		from.Merged = append(slices.Clone(a.Merged), merged{Into: b.ID, Version: uint64(version), Time: s.Now()})
 	}
 	from.Parts = slices.Clone(a.Parts)
-	for _, r := range parts[max(0, len(parts)-hostkv.MaxParts):] {
+	for _, r := range parts {
 		from.Parts = append(from.Parts, mergedPart{Into: b.ID, Version: uint64(version), Time: s.Now(), Start: r.Start, End: r.End})
 	}
 	known := s.scopes.with(&from, &to)
 	replaced, back := known.forgetMerges(&from), known.forgetMerges(&to)
 	if n := len(from.Parts) - hostkv.MaxParts; n > 0 {
+		for i := range n {
+			from.forget(&from.Parts[i], uint64(version))
+		}
 		from.Parts, replaced = from.Parts[n:], true
 	}
 	if back {
@@ -294,70 +294,109 @@ func (s *Scopes) with(branches ...*Branch) *Scopes {
 	return known
 }
 
+// merges ranges over the merges of a branch into others whose versions are kept.
+func (b *Branch) merges(yield func(*mergedPart) bool) {
+	for _, m := range b.Merged {
+		if !yield(&mergedPart{Into: m.Into, Version: m.Version}) {
+			return
+		}
+	}
+	for i := range b.Parts {
+		if !yield(&b.Parts[i]) {
+			return
+		}
+	}
+}
+
+// mergesFor ranges over the merges that are known to a version of the branch. One whose own version
+// is not kept is known to an older one, all of which was merged.
+func (b *Branch) mergesFor(version engine.Version) iter.Seq[*mergedPart] {
+	return func(yield func(*mergedPart) bool) {
+		for i := range b.Contained {
+			if m := &b.Contained[i]; engine.Version(m.Version) >= version && !yield(m) {
+				return
+			}
+		}
+		b.merges(yield)
+	}
+}
+
 // forgetMerges drops the merges of a branch that none compares with any longer. It reports whether
 // there were some.
 func (s *Scopes) forgetMerges(b *Branch) bool {
 	was := *b
-	b.Overtaken = slices.DeleteFunc(slices.Clone(was.Overtaken), func(o overtaken) bool { return s.branch(o.Into).Removed })
+	b.Contained, b.Unknown = slices.Clone(was.Contained), slices.Clone(was.Unknown)
 	b.Merged = slices.DeleteFunc(slices.Clone(was.Merged), func(m merged) bool {
-		part := mergedPart{Into: m.Into, Version: m.Version}
-		until, is := s.overtaken(&was, &part)
-		if is {
-			b.overtake(&part, until, m.Version)
-		}
-		return is
+		return s.overtaken(&was, b, &mergedPart{Into: m.Into, Version: m.Version, Time: m.Time})
 	})
-	b.Parts = slices.DeleteFunc(slices.Clone(was.Parts), func(m mergedPart) bool {
-		until, is := s.overtaken(&was, &m)
-		if is {
-			b.overtake(&m, until, 0)
-		}
-		return is
-	})
-	return len(b.Merged)+len(b.Parts) < len(was.Merged)+len(was.Parts) || len(b.Overtaken) < len(was.Overtaken)
-}
-
-// overtake notes a merge that is dropped for a later one; no later one: the other branch is
-// removed.
-func (b *Branch) overtake(m *mergedPart, until, whole uint64) {
-	if until == 0 {
-		return
-	}
-	i := slices.IndexFunc(b.Overtaken, func(o overtaken) bool { return o.Into == m.Into })
-	if i < 0 {
-		i, b.Overtaken = len(b.Overtaken), append(b.Overtaken, overtaken{Into: m.Into, First: m.Version})
-	}
-	o := &b.Overtaken[i]
-	o.First, o.Until, o.Whole = min(o.First, m.Version), max(o.Until, until), max(o.Whole, whole)
+	b.Parts = slices.DeleteFunc(slices.Clone(was.Parts), func(m mergedPart) bool { return s.overtaken(&was, b, &m) })
+	s.thin(b)
+	return len(b.Merged)+len(b.Parts) < len(was.Merged)+len(was.Parts) ||
+		len(b.Contained) < len(was.Contained) || len(b.Unknown) < len(was.Unknown)
 }
 
 // overtaken reports whether a later merge between the same branches has all of a part, and no
-// branch was forked from one of them in between, which knows only the earlier one. It returns the
-// version of the later one.
-func (s *Scopes) overtaken(b *Branch, m *mergedPart) (until uint64, is bool) {
-	into := s.branch(m.Into)
+// branch was forked from one of them in between, which knows only the earlier one. It notes in left
+// what is still known of the part.
+func (s *Scopes) overtaken(b, left *Branch, m *mergedPart) bool {
+	into, until := s.branch(m.Into), uint64(0)
 	if into.Removed {
-		return 0, true
-	}
-	see := func(version uint64, r Range) {
-		if version > m.Version && (until == 0 || version < until) && m.within(r) {
-			until = version
-		}
+		return true
 	}
 	for _, pair := range [][2]*Branch{{b, into}, {into, b}} {
-		for _, l := range pair[0].Merged {
-			if l.Into == pair[1].ID {
-				see(l.Version, Range{})
-			}
-		}
-		for _, l := range pair[0].Parts {
-			if l.Into == pair[1].ID {
-				see(l.Version, Range{l.Start, l.End})
+		for l := range pair[0].merges {
+			if l.Into == pair[1].ID && l.Version > m.Version && (until == 0 || l.Version < until) && m.within(Range{l.Start, l.End}) {
+				until = l.Version
 			}
 		}
 	}
-	return until, until != 0 && !slices.ContainsFunc(s.branches, func(f *Branch) bool {
-		return f.ID != mainBranch && !f.Removed && (f.From == b.ID || f.From == into.ID) && m.Version <= f.Version && f.Version < until
+	if until == 0 || s.forkedFrom(b.ID, m.Version, until) || s.forkedFrom(into.ID, m.Version, until) {
+		return false
+	}
+	left.Contained = append(left.Contained, *m)
+	left.forget(m, until)
+	return true
+}
+
+// forkedFrom reports whether a branch was forked from one with a number between two versions.
+func (s *Scopes) forkedFrom(id, from, until uint64) bool {
+	return slices.ContainsFunc(s.branches, func(f *Branch) bool {
+		return f.ID != mainBranch && !f.Removed && f.From == id && from <= f.Version && f.Version < until
+	})
+}
+
+// forget notes that the version of a merge is no longer known, of which versions before another one
+// may need it.
+func (b *Branch) forget(m *mergedPart, until uint64) {
+	i := slices.IndexFunc(b.Unknown, func(f forgotten) bool { return f.Into == m.Into })
+	if i < 0 {
+		i, b.Unknown = len(b.Unknown), append(b.Unknown, forgotten{Into: m.Into, First: m.Version})
+	}
+	f := &b.Unknown[i]
+	f.First, f.Until = min(f.First, m.Version), max(f.Until, until)
+}
+
+// thin drops from what is contained in other branches what a later merge says of it too, to
+// whatever was forked from them; and the oldest parts, if there are too many.
+func (s *Scopes) thin(b *Branch) {
+	gone := func(id uint64) bool { return s.branch(id).Removed }
+	b.Unknown = slices.DeleteFunc(b.Unknown, func(f forgotten) bool { return gone(f.Into) })
+	all := slices.Clone(b.Contained)
+	for m := range b.merges {
+		all = append(all, *m)
+	}
+	parts := 0
+	b.Contained = slices.DeleteFunc(b.Contained, func(c mergedPart) bool {
+		return gone(c.Into) || slices.ContainsFunc(all, func(l mergedPart) bool {
+			return l.Into == c.Into && l.Version > c.Version && c.within(Range{l.Start, l.End}) && !s.forkedFrom(c.Into, c.Version, l.Version)
+		})
+	})
+	slices.SortStableFunc(b.Contained, func(a, b mergedPart) int { return cmp.Compare(b.Version, a.Version) })
+	b.Contained = slices.DeleteFunc(b.Contained, func(c mergedPart) bool {
+		if !c.whole() {
+			parts++
+		}
+		return !c.whole() && parts > hostkv.MaxParts
 	})
 }
 

@@ -32,6 +32,7 @@ func (r *rig) branch(name string) *Branch {
 func TestKnownPartsAreBounded(t *testing.T) {
 	r := newRig(t)
 	r.fork("b", "")
+	early := r.put("b", "0", "0")
 	for range 2 {
 		for i := range hostkv.MaxParts + 20 {
 			key := fmt.Sprint(i)
@@ -44,6 +45,9 @@ func TestKnownPartsAreBounded(t *testing.T) {
 	errorIf(t, n != hostkv.MaxParts, "%d parts are known", n)
 	n = len(r.s.scopes.pins)
 	errorIf(t, n > hostkv.MaxParts+1, "%d versions are kept", n)
+	_, err := r.tryMerge("b", early, "", Strict, nil)
+	trimmed, is := errors.AsType[*TrimmedError](err)
+	errorIf(t, !is || trimmed.Earliest <= early, "a merge of a moment of which parts are forgotten: %v", err)
 	r.purge()
 	if at, b := r.s.scopes.purge, r.branch("b"); !b.Sweeping || at < b.SweepAt || at > b.SweepAt+time.Hour.Milliseconds() {
 		t.Errorf("the next purge is at %d, and what they needed is to be removed at %d", at, b.SweepAt)

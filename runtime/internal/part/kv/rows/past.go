@@ -35,10 +35,11 @@ type Past struct {
 	branch  uint64
 	version engine.Version
 	scopes  *Scopes
-	now     int64 // the time of the reader
-	time    int64 // at which entries have expired; 0 is not known
-	timed   bool  // what was committed by time is read, and not what was by version, which is the present one
-	sure    bool  // all is known: the version is pinned, or the present one
+	now     int64          // the time of the reader
+	time    int64          // at which entries have expired; 0 is not known
+	vague   engine.Version // that was asked for, if time is only the earliest that it can be
+	timed   bool           // what was committed by time is read, and not what was by version, which is the present one
+	sure    bool           // all is known: the version is pinned, or the present one
 	present bool
 	floors  map[*Scope]floor
 }
@@ -176,8 +177,7 @@ func (p *Past) pick(key []byte, now *engine.Entry, older iter.Seq2[*engine.Entry
 		return Version{}, false, err
 	}
 	if now != nil && p.reached(now.Version, now.Updated) {
-		v := head(now)
-		return v, v.Kind == Set && v.lives(p.time), nil
+		return p.as(head(now))
 	}
 	earliest := engine.Version(0)
 	if now != nil {
@@ -201,7 +201,10 @@ func (p *Past) pick(key []byte, now *engine.Entry, older iter.Seq2[*engine.Entry
 				if v.Ended != 0 && v.Ended != earliest { // not by one that came later, but by one that nothing keeps
 					return Version{}, false, err
 				}
-				return v, err == nil && v.Kind == Set && v.lives(p.time), err
+				if err != nil {
+					return v, false, err
+				}
+				return p.as(v)
 			}
 		case version <= p.version:
 			return p.fetch(e.Key)
@@ -221,7 +224,18 @@ func (p *Past) fetch(row []byte) (Version, bool, error) {
 	if v.Ended != 0 && v.Ended <= p.version {
 		return Version{}, false, err // what followed it nothing keeps, and is gone
 	}
-	return v, err == nil && v.Kind == Set && v.lives(p.time), err
+	if err != nil {
+		return v, false, err
+	}
+	return p.as(v)
+}
+
+// as returns a version as it was; false if it is none of an entry, or had expired.
+func (p *Past) as(v Version) (Version, bool, error) {
+	if p.vague != 0 && v.Kind == Set && v.Expire > p.time && !v.lives(p.now) { // before or since
+		return v, false, &TrimmedError{Requested: p.vague}
+	}
+	return v, v.Kind == Set && v.lives(p.time), nil
 }
 
 // lives reports whether a value has not expired by a time.
@@ -422,8 +436,13 @@ func History(rows engine.Reader, key []byte, before engine.Version, limit int, n
 		}
 		return add(&v)
 	})
-	if floor == 0 && len(list) > 0 && p.known(key) != nil { // it is gone, and only readers keep something of it
-		floor = list[0].Version
+	if err == nil && floor == 0 && p.known(key) != nil { // it is gone, and only readers keep something of it
+		page, err := rows.List(versions(key, 1, true))
+		if err != nil || len(page.Entries) == 0 {
+			return list, more, 0, err
+		}
+		_, n, err := keyspace.KVVersion.Parse(page.Entries[0].Key)
+		return list, more, engine.Version(-n), err
 	}
 	return list, more, floor, err
 }

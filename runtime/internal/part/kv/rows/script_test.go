@@ -171,6 +171,9 @@ func (s *script) call(f []string) (string, error) {
 		}
 		strategy := map[string]Strategy{"": Strict, "ours": Ours, "theirs": Theirs}[options["take"]]
 		m, err := s.tryMerge(branch(args[0]), s.saved[options["at"]], branch(args[1]), strategy, parts)
+		if name := options["then"]; name != "" {
+			s.saved[name] = s.s.Version()
+		}
 		return fmt.Sprintf("%d changes, %d conflicts", len(m.Mutations), m.Conflicted), err
 	case "get":
 		v, err := Look(s.s, branch(args[0]), s.saved[options["at"]], s.s.Version(), s.now)

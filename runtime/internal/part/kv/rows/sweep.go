@@ -76,7 +76,7 @@ func (s *Store) sweepVersions(b *Branch, most int) error {
 		}
 		if e == nil {
 			next.Sweeping, next.Again, next.Swept = b.Again, false, nil
-			if !b.Again && b.ID == mainBranch && len(b.Merged)+len(b.Parts)+len(b.Overtaken) == 0 {
+			if !b.Again && b.ID == mainBranch && len(b.Merged)+len(b.Parts)+len(b.Contained)+len(b.Unknown) == 0 {
 				_, err = s.WriteSet.Delete(keyspace.KVBranch.Append(nil, b.ID))
 				s.scopes.forget(s.Version())
 				return err

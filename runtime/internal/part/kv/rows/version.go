@@ -269,13 +269,9 @@ func (s *Store) trim(h *Scope, key []byte, most int) error {
 	if err != nil || int64(len(page.Entries)) <= h.KeepVersions {
 		return err
 	}
-	keep := h.KeepVersions
-	if last := Kind(page.Entries[0].Encoding); last == Deleted || last == Expired {
-		if _, there, err := s.Stat(key); err != nil {
-			return err
-		} else if !there { // the row is the last version itself
-			keep++
-		}
+	keep, err := s.number(h, key, &page.Entries[0])
+	if err != nil {
+		return err
 	}
 	newer, marked := s.Version(), false
 	for i, began := 0, s.Bytes(); i < len(page.Entries) && s.Bytes()-began < purgeBytes; i++ {
@@ -316,6 +312,39 @@ func (s *Store) trim(h *Scope, key []byte, most int) error {
 		newer = version
 	}
 	return nil
+}
+
+// number returns how many rows of versions a scope keeps of a key. The newest row may be the last
+// version itself: that there is no entry.
+func (s *Store) number(h *Scope, key []byte, newest *engine.Entry) (int64, error) {
+	if last := Kind(newest.Encoding); last != Deleted && last != Expired {
+		return h.KeepVersions, nil
+	}
+	_, there, err := s.Stat(key)
+	if there || err != nil {
+		return h.KeepVersions, err
+	}
+	return h.KeepVersions + 1, nil
+}
+
+// over reports whether a row is of a version that only readers kept: it is beyond the number of its
+// scope. marked: a newer row says that nothing is known before that.
+func (s *Store) over(h *Scope, key, row []byte) (over, marked bool, err error) {
+	if h == nil || h.KeepVersions == 0 {
+		return false, false, nil
+	}
+	newer, keep := int64(0), h.KeepVersions
+	q := versions(key, 1000, true)
+	q.End = row
+	each(s.WriteSet, q, func(e *engine.Entry, eerr error) bool {
+		if err = eerr; err == nil && newer == 0 {
+			keep, err = s.number(h, key, e)
+		}
+		newer++
+		marked = marked || err == nil && Kind(e.Encoding) == trimmed
+		return err == nil
+	})
+	return newer >= keep, marked, err
 }
 
 // forget removes a version whose time is over, and older ones down to the first that a reader may
@@ -374,7 +403,19 @@ func (s *Store) forget(l *ledger, row []byte) error {
 	case end == nil:
 		return nil
 	}
-	if h != nil {
+	over, marked, err := s.over(h, key, row)
+	if err != nil {
+		return err
+	}
+	switch {
+	case over && marked:
+	case over && v.Kind != trimmed && h.KeepFor != 0: // the rest of the history is as it was
+		mark := Version{Version: v.Version, Kind: trimmed, Time: s.Time()}
+		if err := s.putVersion(key, &mark, h.keptUntil(s.Now()), true); err != nil {
+			return err
+		}
+		row = append(row[:len(row):len(row)], 0)
+	case h != nil:
 		switch {
 		case v.Ended != 0: // maybe before the next one that is known began
 			from.version = v.Ended

@@ -2,7 +2,6 @@ package kvrows
 
 import (
 	"bytes"
-	"cmp"
 	"iter"
 
 	"github.com/cairn-run/cairn/engine"
@@ -50,20 +49,20 @@ func LookBack(rows engine.Reader, name string, ms int64, now engine.Version, now
 	}
 	v.lines[0].when(ms)
 	for _, p := range v.lines[1:] { // as they were before
-		p.time = ms
+		p.time, p.vague = ms, 0
 	}
 	return v, nil
 }
 
 func look(rows engine.Reader, known *Scopes, b *Branch, version, now engine.Version, nowMS int64) *View {
 	v := &View{Branch: b}
-	var time int64
 	for {
 		p := newPast(rows, known, b.ID, version, now, nowMS)
-		if len(v.lines) == 0 {
-			time = cmp.Or(p.time, known.notBefore(version))
-		} else { // which a fork keeps, and nothing purges
-			p.sure, p.time = true, time
+		if len(v.lines) > 0 { // which a fork keeps, and nothing purges
+			p.sure, p.time = true, v.lines[0].time
+			if p.time == 0 {
+				p.time, p.vague = v.Branch.Created, v.Moment()
+			}
 		}
 		v.lines = append(v.lines, p)
 		if b.ID == mainBranch {
@@ -71,16 +70,6 @@ func look(rows engine.Reader, known *Scopes, b *Branch, version, now engine.Vers
 		}
 		version, b = engine.Version(b.Version), known.branch(b.From)
 	}
-}
-
-// notBefore returns a time, in Unix milliseconds, before which a version was not committed.
-func (s *Scopes) notBefore(version engine.Version) (ms int64) {
-	for i := range s.pins {
-		if p := &s.pins[i]; p.version <= version {
-			ms = max(ms, p.Time)
-		}
-	}
-	return ms
 }
 
 // Get returns what a user key is in the branch; false if it is absent. The error may be a
