@@ -35,11 +35,11 @@ type Moment struct {
 	// Branch is the name of a branch; absent means the store itself.
 	Branch string `json:"branch,omitempty"`
 
-	// At is a version of the actor: entries are read as they were when it was committed. Absent means
-	// now. What is no longer known is an error with the reason history_trimmed. A version has no time:
-	// an entry that expires is there until a commit removes it, soon after. No commit removes what a
-	// branch has of its origin: one that has expired since is such an error too, unless the
-	// version is pinned.
+	// At is a version of the actor: entries are read as they were when it was committed. Absent
+	// means now. What is no longer known is an error with the reason history_trimmed. A version has
+	// no time: an entry that expires is there until a commit removes it, soon after. No commit
+	// removes what a branch has of its origin: one that has expired since is such an error too,
+	// unless the version is pinned.
 	At uint64 `json:"at,omitempty"`
 	// Time is a time, instead of At: entries are read as the last commit by then left them. Times
 	// of commits are in the order of their versions, whatever the clock does.
