@@ -409,8 +409,8 @@ func (s *Store) forget(l *ledger, row []byte) error {
 	}
 	switch {
 	case over && marked:
-	case over && v.Kind != trimmed && h.KeepFor != 0 && (v.Ended == 0 || v.Ended == from.version):
-		// The rest of the history is as it was.
+	case over && v.Kind == Set && h.KeepFor != 0 && (v.Ended == 0 || v.Ended == from.version):
+		// The rest of the history is as it was. Where there was no entry, readers may need to know it.
 		mark := Version{Version: v.Version, Kind: trimmed, Time: s.Time()}
 		if err := s.putVersion(key, &mark, h.keptUntil(s.Now()), true); err != nil {
 			return err
