@@ -45,7 +45,9 @@ func (p *Part) commit(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.C
 func (h *Turn) KVCommit(in *kv.CommitInput) (kv.CommitOutput, error) {
 	t := h.K
 	if len(in.Sends) > 0 {
-		return kv.CommitOutput{}, host.Errorf(host.InvalidArgument, "the commit of a handler sends no messages; its turn does").With("field", "sends")
+		return kv.CommitOutput{},
+			host.Errorf(host.InvalidArgument,
+				"the commit of a handler sends no messages; its turn does").With("field", "sends")
 	}
 	if err := t.Enter(); err != nil {
 		return kv.CommitOutput{}, err
@@ -63,7 +65,8 @@ func (h *Turn) KVCommit(in *kv.CommitInput) (kv.CommitOutput, error) {
 func (h *Turn) undo(to engine.Savepoint) {
 	h.K.Core.Rows.Rollback(to)
 	memoryOf(h.K.Core).scopes.Reset()
-	if r := attach.Get[*recent](&h.K.Core.Attached); r != nil && !slices.Contains(h.K.Participants(), kernel.Participant(r)) {
+	if r := attach.Get[*recent](&h.K.Core.Attached); r != nil &&
+		!slices.Contains(h.K.Participants(), kernel.Participant(r)) {
 		h.K.Enlist(r)
 	}
 }
@@ -71,6 +74,10 @@ func (h *Turn) undo(to engine.Savepoint) {
 // KVUpdate implements kv.Committer.
 func (h *Turn) KVUpdate(f func() error) (undone bool, err error) {
 	t := h.K
+	// A call of another actor commits the turns before this one, after which f could not be undone.
+	if err := t.Flush(); err != nil {
+		return true, err
+	}
 	if err := t.Enter(); err != nil {
 		return true, err
 	}
@@ -93,7 +100,8 @@ func (h *Turn) KVUpdate(f func() error) (undone bool, err error) {
 	h.undo(before)
 	of := func(c engine.Change) bool { return c.Kind == engine.ChangeKV }
 	t.Changes = t.Changes[:changes+len(slices.DeleteFunc(t.Changes[changes:], of))]
-	if what := h.touched; what != nil && what.changes <= MaxKVChanges { // otherwise the turn publishes that there were more
+	// otherwise the turn publishes that there were more
+	if what := h.touched; what != nil && what.changes <= MaxKVChanges {
 		what.changes = counted
 	}
 	return true, err
@@ -304,7 +312,8 @@ func parse(codec host.Codec, in *kv.CommitInput, stands *resolver, c *kvrows.Com
 		if err := parseMutation(m, codec, &in.Mutations[i], stands); err != nil {
 			return at("mutations", i, err)
 		}
-		if size += len(m.Key) + len(m.End) + len(m.Value.Data); size > kv.MaxCommit && len(in.Mutations) > 1 { // one has the bound of a value
+		// one has the bound of a value
+		if size += len(m.Key) + len(m.End) + len(m.Value.Data); size > kv.MaxCommit && len(in.Mutations) > 1 {
 			return host.OverLimit("bytes of the keys and values", kv.MaxCommit, int64(size)).With("field", "mutations")
 		}
 	}
@@ -320,7 +329,8 @@ func parseCheck(codec host.Codec, in *kv.Check) (c kvrows.Check, err error) {
 		}
 	}
 	if in.Encoding != "" && in.Value == nil {
-		return c, host.Errorf(host.InvalidArgument, "an encoding is that of a value, which is missing").With("field", "encoding")
+		return c, host.Errorf(host.InvalidArgument,
+			"an encoding is that of a value, which is missing").With("field", "encoding")
 	}
 	if in.Digest != "" && demands == 1 {
 		if in.Key != nil {
@@ -333,7 +343,8 @@ func parseCheck(codec host.Codec, in *kv.Check) (c kvrows.Check, err error) {
 	}
 	switch {
 	case demands != 1:
-		return c, host.Errorf(host.InvalidArgument, "a check has one of version, exists, value and digest").With("field", "version")
+		return c, host.Errorf(host.InvalidArgument,
+			"a check has one of version, exists, value and digest").With("field", "version")
 	case in.Value != nil:
 		c.Want = kvrows.Equal
 		c.Value, err = equals(codec, in)
@@ -383,10 +394,12 @@ var operations = map[string]kvrows.Op{
 }
 
 func parseMutation(m *kvrows.Mutation, codec host.Codec, in *kv.Mutation, stands *resolver) error {
-	in.Value, in.Min, in.Max, in.Where = given(codec, in.Value), given(codec, in.Min), given(codec, in.Max), given(codec, in.Where)
+	in.Value, in.Min, in.Max, in.Where = given(codec, in.Value), given(codec, in.Min),
+		given(codec, in.Max), given(codec, in.Where)
 	op, known := operations[in.Op]
 	if !known {
-		return host.Errorf(host.InvalidArgument, "the op is %.40q; it must be put, delete, delete_range, sum, min, max, append, prepend or touch", in.Op).With("field", "op")
+		return host.Errorf(host.InvalidArgument,
+			"the op is %.40q; it must be put, delete, delete_range, sum, min, max, append, prepend or touch", in.Op).With("field", "op")
 	}
 	m.Op, m.Combine = op, value.Op(in.Op)
 	encoding, err := encodingOf(in.Encoding)
@@ -398,7 +411,8 @@ func parseMutation(m *kvrows.Mutation, codec host.Codec, in *kv.Mutation, stands
 	}
 	if op == kvrows.DeleteRange {
 		if in.Prefix == nil && in.Start == nil && in.End == nil {
-			return host.Errorf(host.InvalidArgument, "delete_range selects nothing; the prefix [] selects everything").With("field", "prefix")
+			return host.Errorf(host.InvalidArgument,
+				"delete_range selects nothing; the prefix [] selects everything").With("field", "prefix")
 		}
 		if m.Key, m.End, err = bounds(&in.Selection); err != nil {
 			return err
@@ -422,7 +436,8 @@ func parseMutation(m *kvrows.Mutation, codec host.Codec, in *kv.Mutation, stands
 	if in.TTLMS != nil {
 		ms := *in.TTLMS
 		if ms < 0 || ms > kv.MaxTTL {
-			return host.Errorf(host.InvalidArgument, "ttl_ms is %d; it is 1 to %d, or 0 for ever", ms, int64(kv.MaxTTL)).With("field", "ttl_ms")
+			return host.Errorf(host.InvalidArgument, "ttl_ms is %d; it is 1 to %d, or 0 for ever",
+				ms, int64(kv.MaxTTL)).With("field", "ttl_ms")
 		}
 		m.Expiry.Set = true
 		if ms > 0 {
@@ -455,7 +470,8 @@ func parseMutation(m *kvrows.Mutation, codec host.Codec, in *kv.Mutation, stands
 			return host.Errorf(host.InvalidArgument, "max_len is the length of an array").With("field", "max_len")
 		}
 		if *in.MaxLen < 1 || *in.MaxLen > math.MaxInt32 {
-			return host.Errorf(host.InvalidArgument, "max_len is %d; it is at least 1", *in.MaxLen).With("field", "max_len")
+			return host.Errorf(host.InvalidArgument, "max_len is %d; it is at least 1", *in.MaxLen).
+				With("field", "max_len")
 		}
 		m.MaxLen = int(*in.MaxLen)
 	}
@@ -517,7 +533,8 @@ func surplus(in *kv.Mutation, op kvrows.Op) error {
 		{"literal", in.Literal, op == kvrows.Put || op == kvrows.Combine},
 		{"ttl_ms", in.TTLMS != nil, op == kvrows.Put || op == kvrows.Combine || op == kvrows.Touch},
 		{"max_len", in.MaxLen != nil, in.Op == "append" || in.Op == "prepend"},
-		{"expires", in.Expires != nil, in.TTLMS == nil && (op == kvrows.Put || op == kvrows.Combine || op == kvrows.Touch)},
+		{"expires", in.Expires != nil, in.TTLMS == nil &&
+			(op == kvrows.Put || op == kvrows.Combine || op == kvrows.Touch)},
 		{"min", in.Min != nil, in.Op == "sum"},
 		{"max", in.Max != nil, in.Op == "sum"},
 		{"clamp", in.Clamp, in.Op == "sum" && (in.Min != nil || in.Max != nil)},
