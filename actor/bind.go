@@ -67,10 +67,11 @@ func OnQuery[S, In, Out any](q *Query[S, In, Out], handler func(S, *ReadContext,
 	if q == nil {
 		return Binding[S]{}
 	}
-	return Binding[S]{tie: tie{decl: q.decl, handler: funcName(handler), in: q.in, out: q.out, query: func(s any, ctx *ReadContext, in any) (any, error) {
-		out, err := handler(*s.(*S), ctx, *in.(*In))
-		return &out, err
-	}}}
+	return Binding[S]{tie: tie{decl: q.decl, handler: funcName(handler), in: q.in, out: q.out,
+		query: func(s any, ctx *ReadContext, in any) (any, error) {
+			out, err := handler(*s.(*S), ctx, *in.(*In))
+			return &out, err
+		}}}
 }
 
 // OnCreate binds a type's creation method to a method of the state: OnCreate(Open,

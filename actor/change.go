@@ -41,15 +41,17 @@ func OnChange[S, K, V any](m *Map[K, V], handler func(*S, *Context, MapChange[K,
 	if m == nil {
 		return Binding[S]{}
 	}
-	return Binding[S]{tie: tie{decl: m.decl, handler: funcName(handler), call: func(s any, ctx *Context, in any) (any, error) {
-		c := in.(*host.KVChange)
-		arg := MapChange[K, V]{
-			Sequence: c.Sequence, Version: c.Version, Time: c.Time, Expire: c.Expire, Missed: c.Missed,
-			Removed: c.Cause != "set", Expired: c.Cause == "expired",
-		}
-		if err := m.read(c.Key, c.Value, arg.Removed, &arg.Key, &arg.Value); err != nil { // later changes must not wait for it
-			arg.Key, arg.Value, arg.Err = *new(K), *new(V), err
-		}
-		return nil, handler(s.(*S), ctx, arg)
-	}}}
+	return Binding[S]{tie: tie{decl: m.decl, handler: funcName(handler),
+		call: func(s any, ctx *Context, in any) (any, error) {
+			c := in.(*host.KVChange)
+			arg := MapChange[K, V]{
+				Sequence: c.Sequence, Version: c.Version, Time: c.Time, Expire: c.Expire, Missed: c.Missed,
+				Removed: c.Cause != "set", Expired: c.Cause == "expired",
+			}
+			// later changes must not wait for it
+			if err := m.read(c.Key, c.Value, arg.Removed, &arg.Key, &arg.Value); err != nil {
+				arg.Key, arg.Value, arg.Err = *new(K), *new(V), err
+			}
+			return nil, handler(s.(*S), ctx, arg)
+		}}}
 }

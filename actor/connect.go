@@ -15,13 +15,14 @@ func OnConnect[S, P, C any](c *Connections[S, P, C], handler func(*S, *Context, 
 	if c == nil {
 		return Binding[S]{}
 	}
-	return Binding[S]{tie: tie{decl: c.decl, slot: slotConnect, handler: funcName(handler), in: c.params, out: c.state, call: func(s any, ctx *Context, in any) (any, error) {
-		one, err := c.load(ctx, ctx.hook.ConnectionState)
-		if err != nil {
-			return nil, err
-		}
-		return &one.State, handler(s.(*S), ctx, one, *in.(*P))
-	}}}
+	return Binding[S]{tie: tie{decl: c.decl, slot: slotConnect, handler: funcName(handler),
+		in: c.params, out: c.state, call: func(s any, ctx *Context, in any) (any, error) {
+			one, err := c.load(ctx, ctx.hook.ConnectionState)
+			if err != nil {
+				return nil, err
+			}
+			return &one.State, handler(s.(*S), ctx, one, *in.(*P))
+		}}}
 }
 
 // OnDisconnect binds the hook that runs when a connection has ended: OnDisconnect(Clients,
@@ -31,13 +32,14 @@ func OnDisconnect[S, P, C any](c *Connections[S, P, C], handler func(*S, *Contex
 	if c == nil {
 		return Binding[S]{}
 	}
-	return Binding[S]{tie: tie{decl: c.decl, slot: slotDisconnect, handler: funcName(handler), call: func(s any, ctx *Context, _ any) (any, error) {
-		one, err := c.load(ctx, ctx.hook.ConnectionState)
-		if err != nil {
-			return nil, err
-		}
-		return nil, handler(s.(*S), ctx, one)
-	}}}
+	return Binding[S]{tie: tie{decl: c.decl, slot: slotDisconnect, handler: funcName(handler),
+		call: func(s any, ctx *Context, _ any) (any, error) {
+			one, err := c.load(ctx, ctx.hook.ConnectionState)
+			if err != nil {
+				return nil, err
+			}
+			return nil, handler(s.(*S), ctx, one)
+		}}}
 }
 
 // OnSubscribe binds the hook that runs before a connection is subscribed to an event:
@@ -48,13 +50,15 @@ func OnSubscribe[S, T any](e *Event[T], handler func(*S, *Context, handle.Connec
 	if e == nil {
 		return Binding[S]{}
 	}
-	return Binding[S]{tie: tie{decl: e.decl, handler: funcName(handler), call: func(s any, ctx *Context, _ any) (any, error) {
-		return nil, handler(s.(*S), ctx, infoOf(ctx.hook.ConnectionState))
-	}}}
+	return Binding[S]{tie: tie{decl: e.decl, handler: funcName(handler),
+		call: func(s any, ctx *Context, _ any) (any, error) {
+			return nil, handler(s.(*S), ctx, infoOf(ctx.hook.ConnectionState))
+		}}}
 }
 
 func infoOf(stored *host.ConnectionState) handle.ConnectionInfo {
-	info := handle.ConnectionInfo{ID: stored.ID, Events: slices.Clone(stored.Events), Transport: stored.Transport, Connected: stored.Connected}
+	info := handle.ConnectionInfo{ID: stored.ID, Events: slices.Clone(stored.Events),
+		Transport: stored.Transport, Connected: stored.Connected}
 	if lost := stored.Lost; !lost.IsZero() {
 		info.Lost = &lost
 	}

@@ -172,11 +172,13 @@ func TestParametersDecodeStrictlyAndMayBeMissing(t *testing.T) {
 	}{
 		{with, "", ""}, {with, "null", ""}, {with, " \n", ""}, {with, "{}", ""}, {with, `{"name":"x"}`, ""},
 		{with, `{"nam":1}`, `parameters of the connection: unknown field "nam"`}, {with, `{}x`, "data after the JSON value"},
-		{with, `{"name":1}`, `field "name": a JSON number where a string is expected`}, {with, `[]`, "a JSON array where an object is expected"},
+		{with, `{"name":1}`, `field "name": a JSON number where a string is expected`}, {with, `[]`,
+			"a JSON array where an object is expected"},
 		{without, "", ""}, {without, "null", ""}, {without, "{}", ""}, {without, `{"a":1}`, "parameters"}, {plain, `{"any":"thing"}`, ""},
 	} {
 		err := c.of.Connect(&stub{}, &host.ConnectionState{}, []byte(c.params))
-		if (err == nil) != (c.want == "") || err != nil && (actor.CodeOf(err) != actor.InvalidArgument || !strings.Contains(err.Error(), c.want)) {
+		if (err == nil) != (c.want == "") ||
+			err != nil && (actor.CodeOf(err) != actor.InvalidArgument || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%q: %v, want %q", c.params, err, c.want)
 		}
 		leaksNoGoTypes(t, err)

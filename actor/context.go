@@ -205,7 +205,8 @@ func own(running *core, d *declared) error {
 	if running == d.core {
 		return nil
 	}
-	return Errorf(Internal, "%s belongs to actor type %q and was used by an actor of type %q", d, d.core.name, running.name)
+	return Errorf(Internal, "%s belongs to actor type %q and was used by an actor of type %q", d,
+		d.core.name, running.name)
 }
 
 // valueError says that a value of a contract does not encode or decode.

@@ -81,7 +81,8 @@ func TestConvertKeepsWhatIsThereIfAValueIsWrong(t *testing.T) {
 		codec       host.Codec
 		value, want string
 	}{
-		{host.QueueBody, host.JSON, `null`, "is null; an object is expected"}, {host.QueueBody, host.JSON, `{"n":1e400}`, "where a whole number"},
+		{host.QueueBody, host.JSON, `null`, "is null; an object is expected"}, {host.QueueBody, host.JSON,
+			`{"n":1e400}`, "where a whole number"},
 		{host.QueueBody, host.CBOR, "\x01", "does not fit"}, {host.StreamValue, host.CBOR, "", "is missing"},
 	} {
 		out, err := b.Convert(c.kind, 0, c.codec, []byte(c.value), host.CBOR, []byte("kept"))

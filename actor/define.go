@@ -131,7 +131,8 @@ func define(p *program, b *host.Behavior, bindings []tie) Definition {
 	b.StateVersion, b.SharedState, b.Migrations = p.version, p.state.IsFlat(), slices.Clone(b.Migrations)
 	b.HasSleep, b.HasWake = p.sleep != nil, p.wake != nil
 	b.Decode, b.Query, b.Convert, b.Schema = p.decode, p.query, p.convert, p.schema
-	d := definer{core: p.core, behavior: b, bound: make(map[place]bound), values: make(map[host.ValueKind][]codec.Described), connect: none, disconnect: none}
+	d := definer{core: p.core, behavior: b, bound: make(map[place]bound),
+		values: make(map[host.ValueKind][]codec.Described), connect: none, disconnect: none}
 	for i := range bindings {
 		d.bind(bindings[i], i)
 	}
@@ -141,8 +142,10 @@ func define(p *program, b *host.Behavior, bindings []tie) Definition {
 	d.checkMigrations(b.Migrations)
 	if len(d.faults) == 0 {
 		p.values = d.values
-		p.methods, p.alarms, p.queues = numbered(bindings, d.methods), numbered(bindings, d.alarms), numbered(bindings, d.queues)
-		p.schedules, p.events, p.maps = numbered(bindings, d.schedules), numbered(bindings, d.events), numbered(bindings, d.maps)
+		p.methods, p.alarms, p.queues = numbered(bindings, d.methods), numbered(bindings, d.alarms),
+			numbered(bindings, d.queues)
+		p.schedules, p.events, p.maps = numbered(bindings, d.schedules),
+			numbered(bindings, d.events), numbered(bindings, d.maps)
 		p.connections = numbered(bindings, []int{d.connect, d.disconnect})
 	}
 	return Definition{name: p.core.name, behavior: b, faults: d.faults}
@@ -216,7 +219,8 @@ type place struct {
 }
 
 func (d *definer) fault(contract, format string, args ...any) {
-	d.faults = append(d.faults, &ContractError{Type: d.core.name, Contract: contract, Reason: fmt.Sprintf(format, args...)})
+	d.faults = append(d.faults,
+		&ContractError{Type: d.core.name, Contract: contract, Reason: fmt.Sprintf(format, args...)})
 }
 
 // bind enters a binding, which is one of the arguments of Define.
@@ -228,7 +232,8 @@ func (d *definer) bind(b tie, number int) {
 	case b.decl.core != d.core:
 		d.fault(b.decl.String(), "is declared on another Type value, %q, and cannot be bound here", b.decl.core.name)
 	case b.decl.queue.ByRun:
-		d.fault(b.decl.String(), "is received by the workflow run (QueueConfig.ByRun) and cannot be bound, to %s", b.handler)
+		d.fault(b.decl.String(),
+			"is received by the workflow run (QueueConfig.ByRun) and cannot be bound, to %s", b.handler)
 	case b.decl.workers:
 		d.fault(b.decl.String(), "is received by workers (QueueConfig.Workers) and cannot be bound, to %s", b.handler)
 	case b.handler == "":
@@ -288,7 +293,8 @@ func (d *definer) add(c *declared, b bound) {
 	}
 	switch c.kind {
 	case kindAction, kindQuery, kindCreate:
-		behavior.Methods = append(behavior.Methods, host.Method{Name: c.name, Kind: c.kind.method(), Handler: b.handler})
+		behavior.Methods = append(behavior.Methods,
+			host.Method{Name: c.name, Kind: c.kind.method(), Handler: b.handler})
 		d.methods = append(d.methods, b.number)
 	case kindAlarm:
 		behavior.Alarms = append(behavior.Alarms, host.AlarmMethod{Name: c.name, Handler: b.handler})

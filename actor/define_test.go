@@ -119,7 +119,8 @@ func TestValidateReportsEveryFaultOfQueuesToLimits(t *testing.T) {
 	actor.NewSchedule[error](typ, "dusk")
 	anySchedule1 := actor.NewSchedule[int](typ, "*")
 	anySchedule2 := actor.NewSchedule[int](typ, "*")
-	actor.NewMap[int, int](typ, "bad map", actor.MapConfig{MaxKeys: -1, MaxBytes: -1, DefaultTTL: -1, LogEvents: -1, LogBytes: -1, LogFor: -1})
+	actor.NewMap[int, int](typ, "bad map",
+		actor.MapConfig{MaxKeys: -1, MaxBytes: -1, DefaultTTL: -1, LogEvents: -1, LogBytes: -1, LogFor: -1})
 	plain := actor.NewMap[int, int](typ, "plain", actor.MapConfig{LogEvents: 1})
 	actor.NewStream[func()](typ, "cairn.log", actor.StreamConfig{MaxItems: -1, MaxBytes: -1, MaxAge: -1, MaxItemBytes: -1})
 	actor.NewStream[int](typ, "*", actor.StreamConfig{})
@@ -243,7 +244,8 @@ func TestBehaviorHasWhatIsDeclared(t *testing.T) {
 		nightly = actor.NewSchedule[string](typ, "*")
 		clients = actor.NewConnections[actor.None, actor.None](typ)
 		jobs    = actor.NewQueue[string](typ, "jobs", actor.QueueConfig{
-			MaxMessages: 1, MaxBytes: 3, MaxMessageBytes: 2, Backoff: []time.Duration{4, 5}, Lock: time.Second, DedupWindow: 7, DeadLetterRetention: 8,
+			MaxMessages: 1, MaxBytes: 3, MaxMessageBytes: 2, Backoff: []time.Duration{4,
+				5}, Lock: time.Second, DedupWindow: 7, DeadLetterRetention: 8,
 			MaxDeadLetters: 9, ReplyRetention: 10,
 		})
 	)
@@ -271,7 +273,8 @@ func TestBehaviorHasWhatIsDeclared(t *testing.T) {
 		Schedules:   []host.ScheduleMethod{{Name: host.AnyName, Handler: handler + "ring"}},
 		Connections: host.ConnectionMethods{Disconnect: handler + "leave"},
 		Queues: []host.Queue{{
-			Name: "jobs", Handler: handler + "ring", Backoff: []time.Duration{4, 5}, Lock: time.Second, Messages: 1, Bytes: 3, MessageBytes: 2,
+			Name: "jobs", Handler: handler +
+				"ring", Backoff: []time.Duration{4, 5}, Lock: time.Second, Messages: 1, Bytes: 3, MessageBytes: 2,
 			DedupWindow: 7, DeadFor: 8, Dead: 9, ReplyFor: 10,
 		}, {Name: "once", Backoff: []time.Duration{}}},
 		Streams: []host.Stream{{Name: "s", Items: 1, Bytes: 4, Age: 3, ItemBytes: 2, External: true}},
@@ -295,7 +298,8 @@ func TestOnlyFlatStatesAreShared(t *testing.T) {
 		shared bool
 	}{
 		"flat": {behaviorOf(t, actor.Spec[struct{ I inner }]{}), true}, "number": {behaviorOf(t, actor.Spec[int]{}), true},
-		"slice": {behaviorOf(t, actor.Spec[struct{ S []int }]{}), false}, "map": {behaviorOf(t, actor.Spec[struct{ M [2]map[int]int }]{}), false},
+		"slice": {behaviorOf(t, actor.Spec[struct{ S []int }]{}),
+			false}, "map": {behaviorOf(t, actor.Spec[struct{ M [2]map[int]int }]{}), false},
 		"pointer": {behaviorOf(t, actor.Spec[struct{ P *int }]{}), false}, "any": {behaviorOf(t, actor.Spec[struct{ V any }]{}), false},
 		"hidden": {behaviorOf(t, actor.Spec[hidden]{}), false},
 	} {

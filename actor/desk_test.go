@@ -135,7 +135,8 @@ func (d *desks) definition() actor.Definition {
 			s.logf("tick %q %s", ctx.Tick().Name, text)
 			return nil
 		}),
-		actor.OnConnect(d.clients, func(_ *desk, ctx *actor.Context, c *actor.Connection[member], p job) error { return d.join(ctx, c, p) }),
+		actor.OnConnect(d.clients,
+			func(_ *desk, ctx *actor.Context, c *actor.Connection[member], p job) error { return d.join(ctx, c, p) }),
 		actor.OnDisconnect(d.clients, func(s *desk, ctx *actor.Context, c *actor.Connection[member]) error { return d.leave(s, ctx, c) }),
 		actor.OnSubscribe(d.said, func(_ *desk, ctx *actor.Context, c handle.ConnectionInfo) error {
 			if d.subscribe == nil {

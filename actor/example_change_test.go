@@ -15,7 +15,8 @@ var (
 	post     = actor.NewAction[map[string]int, actor.None](ledgers, "post")
 	shutting = actor.NewAction[actor.None, actor.None](ledgers, "close")
 	entries  = actor.NewQuery[actor.None, string](ledgers, "entries")
-	accounts = actor.NewMap[string, int](ledgers, "accounts", actor.MapConfig{Log: true, LogEvents: 10_000, LogBytes: 16 << 20, LogFor: 24 * time.Hour})
+	accounts = actor.NewMap[string, int](ledgers, "accounts",
+		actor.MapConfig{Log: true, LogEvents: 10_000, LogBytes: 16 << 20, LogFor: 24 * time.Hour})
 )
 
 type ledger struct {
@@ -54,7 +55,8 @@ func (l ledger) entries(*actor.ReadContext, actor.None) (string, error) {
 
 func ExampleOnChange() {
 	node, stop := open(actor.Define(ledgers, actor.Spec[ledger]{OpenKV: true},
-		actor.On(post, (*ledger).post), actor.On(shutting, (*ledger).close), actor.OnQuery(entries, ledger.entries), actor.OnChange(accounts, (*ledger).changed)))
+		actor.On(post, (*ledger).post), actor.On(shutting, (*ledger).close), actor.OnQuery(entries,
+			ledger.entries), actor.OnChange(accounts, (*ledger).changed)))
 	defer stop()
 	ctx, mine := context.Background(), ledgers.Ref(node, "mine")
 	must(post.Call(ctx, mine, map[string]int{"ada": 7}))

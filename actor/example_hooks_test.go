@@ -152,11 +152,12 @@ func ExampleQueue_Work() {
 	defer stop()
 	letters := Mail.Of(Rooms.Ref(node, "lobby"))
 	must(letters.Send(ctx, Letter{To: "ada", Text: "welcome"}))
-	err := letters.Work(ctx, handle.WorkConfig{Workers: 4}, func(ctx context.Context, l *handle.Delivery[Letter, actor.None]) (actor.None, error) {
-		fmt.Println("to", l.Body.To+":", l.Body.Text)
-		cancel()
-		return actor.None{}, nil // acknowledged; an error would have it tried again
-	})
+	err := letters.Work(ctx, handle.WorkConfig{Workers: 4},
+		func(ctx context.Context, l *handle.Delivery[Letter, actor.None]) (actor.None, error) {
+			fmt.Println("to", l.Body.To+":", l.Body.Text)
+			cancel()
+			return actor.None{}, nil // acknowledged; an error would have it tried again
+		})
 	fmt.Println(err)
 	stats, err := letters.Stats(context.Background())
 	fmt.Println(stats.Pending, stats.Processing, stats.Dead, err)

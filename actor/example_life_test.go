@@ -38,7 +38,8 @@ func (a *purse) remind(ctx *actor.Context, due time.Time) (string, error) {
 		return "", err
 	}
 	all, err := reminder.List(ctx)
-	return fmt.Sprint(next.Payload, " later: ", armed && next.Due.After(ctx.Now()), ", of ", len(all), " by ", ctx.Type(), ctx.Key(), " in turn ", ctx.Version()), err
+	return fmt.Sprint(next.Payload, " later: ", armed &&
+		next.Due.After(ctx.Now()), ", of ", len(all), " by ", ctx.Type(), ctx.Key(), " in turn ", ctx.Version()), err
 }
 
 func (a *purse) rings(ctx *actor.Context, what string) error {

@@ -18,7 +18,8 @@ var (
 	fill    = actor.NewAction[[]string, actor.None](shelves, "fill")
 	empty   = actor.NewAction[actor.None, string](shelves, "empty")
 	titles  = actor.NewQuery[actor.None, string](shelves, "titles")
-	books   = actor.NewMap[string, int](shelves, "books", actor.MapConfig{MaxKeys: 1_000, MaxBytes: 1 << 20, DefaultTTL: 365 * 24 * time.Hour, Counted: true})
+	books   = actor.NewMap[string, int](shelves, "books",
+		actor.MapConfig{MaxKeys: 1_000, MaxBytes: 1 << 20, DefaultTTL: 365 * 24 * time.Hour, Counted: true})
 )
 
 type shelf struct{}
@@ -28,7 +29,8 @@ func (*shelf) fill(ctx *actor.Context, names []string) (actor.None, error) {
 		if err := books.Put(ctx, name, i+1); err != nil {
 			return actor.None{}, err
 		}
-		if err := ctx.KV().Put(tuple.Tuple{"note", name}, []byte("new"), actor.Encoded(host.EncodedText), actor.TTL(24*time.Hour)); err != nil {
+		if err := ctx.KV().
+			Put(tuple.Tuple{"note", name}, []byte("new"), actor.Encoded(host.EncodedText), actor.TTL(24*time.Hour)); err != nil {
 			return actor.None{}, err
 		}
 	}

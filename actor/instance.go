@@ -35,7 +35,8 @@ func (p *program) load(s any, version uint64, blob []byte) error {
 	case blob == nil:
 		return nil
 	case version > p.version:
-		return Errorf(StateTooNew, "the state was stored by version %d of the code, this is version %d", version, p.version).
+		return Errorf(StateTooNew,
+			"the state was stored by version %d of the code, this is version %d", version, p.version).
 			With("stored", strconv.FormatUint(version, 10)).
 			With("supported", strconv.FormatUint(p.version, 10))
 	case version < p.version && p.migrate != nil:

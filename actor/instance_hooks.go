@@ -98,7 +98,8 @@ func (a *awake) Disconnect(t host.Turn, c *host.ConnectionState, cause *host.Err
 	if b.call == nil {
 		return nil
 	}
-	_, err := b.turn(a.State(), a.hooked(t, hookConnection{ConnectionState: c, during: disconnected, cause: cause}), nil)
+	_, err := b.turn(a.State(),
+		a.hooked(t, hookConnection{ConnectionState: c, during: disconnected, cause: cause}), nil)
 	return err
 }
 

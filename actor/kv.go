@@ -168,7 +168,8 @@ func put(t host.Turn, key, value []byte, encoding host.Encoding, opts []PutOptio
 		o.applyPut(&p)
 	}
 	if p.expires && !p.expire.After(p.now) {
-		return Errorf(InvalidArgument, "the entry would expire at %s, which is not in the future", p.expire.UTC().Format(time.RFC3339))
+		return Errorf(InvalidArgument, "the entry would expire at %s, which is not in the future",
+			p.expire.UTC().Format(time.RFC3339))
 	}
 	return t.KVPut(key, value, p.encoding, p.expire)
 }
@@ -284,7 +285,8 @@ type pager struct {
 }
 
 func newPager(r host.Reader, span keyRange, l listing) *pager {
-	q := host.KVQuery{Start: span.start, End: span.end, Reverse: l.reverse, KeysOnly: l.keysOnly, Limit: pageEntries, MaxBytes: firstBytes}
+	q := host.KVQuery{Start: span.start, End: span.end, Reverse: l.reverse, KeysOnly: l.keysOnly,
+		Limit: pageEntries, MaxBytes: firstBytes}
 	return &pager{r: r, q: q, left: l.limit, end: span.empty()}
 }
 

@@ -34,7 +34,8 @@ func TestListingsOfManyPages(t *testing.T) {
 		got, err := e.Key.Unpack()
 		wrong := err != nil || tuple.Compare(got, key(i)) != 0 || keys != (e.Value == nil) || !keys && !bytes.Equal(e.Value, value(i))
 		wrong = wrong || e.Size != len(value(i)) || e.Version == 0 || e.Created().IsZero() || !e.Updated().Equal(e.Created())
-		errorIf(t, wrong || e.Expire().IsZero() != (i%3 != 0), "%s: entry %d is %s, %d bytes, %+v, %v", what, i, got, len(e.Value), e.KVInfo, err)
+		errorIf(t, wrong ||
+			e.Expire().IsZero() != (i%3 != 0), "%s: entry %d is %s, %d bytes, %+v, %v", what, i, got, len(e.Value), e.KVInfo, err)
 	}
 	walk := func(ctx *actor.Context) {
 		kv := ctx.KV()

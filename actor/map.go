@@ -255,7 +255,8 @@ func (m *table) between(ctx Reader, from, to any) (keyRange, error) {
 
 func (m *table) starting(ctx Reader, prefix any) (keyRange, error) {
 	if !m.form.prefixes() {
-		return keyRange{}, Errorf(InvalidArgument, "%s: only keys that are strings, bytes or tuples have prefixes", m.decl)
+		return keyRange{},
+			Errorf(InvalidArgument, "%s: only keys that are strings, bytes or tuples have prefixes", m.decl)
 	}
 	key, err := m.key(ctx, prefix)
 	if err != nil {
@@ -293,7 +294,8 @@ func (m *Map[K, V]) list(ctx Reader, span keyRange, err error, opts []ListOption
 
 // walk reads entries of a range into what place returns, and says when each is there. fresh asks
 // place for memory of its own.
-func (m *table) walk(ctx Reader, span keyRange, opts []ListOption, place func(fresh bool, stored *host.KVInfo) (key, value any), there func() bool) error {
+func (m *table) walk(ctx Reader, span keyRange, opts []ListOption,
+	place func(fresh bool, stored *host.KVInfo) (key, value any), there func() bool) error {
 	p := newPager(ctx.reader(), span, newListing(opts))
 	fresh := m.values.DecodesItself()
 	p.page.Reuse = !fresh

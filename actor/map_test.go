@@ -173,7 +173,8 @@ func TestMapSelections(t *testing.T) {
 	)
 	inTurns(t, func(typ *actor.Type[counter]) {
 		names, nums = actor.NewMap[string, int](typ, "names", actor.MapConfig{}), actor.NewMap[int, int](typ, "nums", actor.MapConfig{})
-		parts, bytez = actor.NewMap[tuple.Tuple, int](typ, "parts", actor.MapConfig{}), actor.NewMap[[]byte, actor.None](typ, "bytez", actor.MapConfig{})
+		parts, bytez = actor.NewMap[tuple.Tuple, int](typ, "parts", actor.MapConfig{}),
+			actor.NewMap[[]byte, actor.None](typ, "bytez", actor.MapConfig{})
 	}, func(ctx *actor.Context) {
 		for i, k := range []string{"a", "ab", "abc", "ac", "b", "\xff", "\xff\xff"} {
 			names.Put(ctx, k, i)
@@ -217,7 +218,8 @@ func TestMapSelections(t *testing.T) {
 		removes(7)(names.Clear(ctx))
 		_, ok, err := ctx.KV().Get(raw)
 		left := keysOf(t, nums.All(ctx))
-		hasCode(t, "a key", third(ctx.KV().Get(tuple.Tuple{"u", struct{}{}})), actor.InvalidArgument, "key part 2: type has no tuple encoding")
+		hasCode(t, "a key", third(ctx.KV().Get(tuple.Tuple{"u", struct{}{}})), actor.InvalidArgument,
+			"key part 2: type has no tuple encoding")
 		errorIf(t, !ok || err != nil || left != "-2 -1 2 3", "a map that was cleared took more: %t, %v, %s", ok, err, left)
 
 		check(t, names.Put(ctx, "a", 1, actor.TTL(time.Minute)), names.Put(ctx, "b", 1, actor.ExpireAt(ctx.Now().Add(time.Hour))))

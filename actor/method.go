@@ -81,7 +81,8 @@ func (a *Action[S, In, Out]) Send(ctx *Context, ref Ref[S], in In) error {
 
 func (m *method) send(ctx *Context, ref *ref, in any) error {
 	if ref.core != m.decl.core {
-		return ctx.fail(Errorf(InvalidArgument, "%s of type %q: the Ref names an actor of type %q", m.decl, m.decl.core.name, ref.typ()))
+		return ctx.fail(Errorf(InvalidArgument, "%s of type %q: the Ref names an actor of type %q",
+			m.decl, m.decl.core.name, ref.typ()))
 	}
 	input, err := m.in.Append(host.CBOR, nil, in)
 	if err != nil {

@@ -42,7 +42,8 @@ func TestMistakesDoNotCompile(t *testing.T) {
 			}
 			fatalIf(t, ok == (f.Name == "control"), "the first line does not say what the compiler says")
 			header := "package mustnotcompile\n"
-			for _, path := range []string{"context", "time", "github.com/cairn-run/cairn/actor", "github.com/cairn-run/cairn/actor/handle"} {
+			for _, path := range []string{"context", "time", "github.com/cairn-run/cairn/actor",
+				"github.com/cairn-run/cairn/actor/handle"} {
 				if strings.Contains(code, filepath.Base(path)+".") {
 					header += "import " + strconv.Quote(path) + "\n"
 				}

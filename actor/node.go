@@ -41,7 +41,8 @@ func (t *Type[S]) Ref(node Node, key ...string) Ref[S] {
 
 // site returns the actor for a handle of a contract value.
 func (r *ref) site(l label) site.Site {
-	s := site.Site{Node: r.node, Codec: l.decl.core.codec, Contract: l.decl.String(), Name: l.name, Fault: r.check(l.decl.core)}
+	s := site.Site{Node: r.node, Codec: l.decl.core.codec, Contract: l.decl.String(), Name: l.name,
+		Fault: r.check(l.decl.core)}
 	if s.Fault == nil {
 		s.At, s.Fault = r.address(), l.err()
 	}
@@ -95,7 +96,8 @@ func (r *ref) check(c *core) error {
 	case r.core == nil || r.node == nil:
 		return Errorf(InvalidArgument, "the Ref names no actor: make it with Type.Ref and a node")
 	case r.core != c:
-		return Errorf(InvalidArgument, "the Ref names an actor of type %q, the contract belongs to type %q", r.core.name, c.name)
+		return Errorf(InvalidArgument,
+			"the Ref names an actor of type %q, the contract belongs to type %q", r.core.name, c.name)
 	}
 	return nil
 }
@@ -197,7 +199,8 @@ func (c *core) list(ctx context.Context, node Node, name string, q host.ListQuer
 		}
 		if len(without) > 0 {
 			slices.SortFunc(without, func(a, b host.Address) int { return slices.Compare(a.Key, b.Key) })
-			without = slices.CompactFunc(without, func(a, b host.Address) bool { return slices.Equal(a.Key, b.Key) }) // pages may name them again
+			// pages may name them again
+			without = slices.CompactFunc(without, func(a, b host.Address) bool { return slices.Equal(a.Key, b.Key) })
 			yield(Status{}, leftOut(without))
 		}
 	}
@@ -212,8 +215,9 @@ func leftOut(without []host.Address) *Error {
 	if len(without) > 10 {
 		keys.WriteString(" and others")
 	}
-	return Errorf(Unavailable, "the list is without actors whose last commit may be lost, because the disk failed before it was durable; "+
-		"restart the node: %d with the keys%s", len(without), keys.String()).With("reason", host.ReasonUncertain)
+	return Errorf(Unavailable,
+		"the list is without actors whose last commit may be lost, because the disk failed before it was durable; "+
+			"restart the node: %d with the keys%s", len(without), keys.String()).With("reason", host.ReasonUncertain)
 }
 
 // A CallOption changes one call of an action.

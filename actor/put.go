@@ -174,7 +174,8 @@ func (q *queue) refuse(ctx *Context, name string, id uint64, cause *Error) error
 func answer(ctx *Context, queue string, id uint64, reply []byte, cause *Error) error {
 	t, ok := ctx.turn.(host.RunTurn)
 	if !ok {
-		return ctx.fail(Errorf(FailedPrecondition, "message %d of queue %q can be answered in turns of the workflow run only", id, queue))
+		return ctx.fail(Errorf(FailedPrecondition,
+			"message %d of queue %q can be answered in turns of the workflow run only", id, queue))
 	}
 	return ctx.fail(t.Answer(queue, id, reply, cause))
 }

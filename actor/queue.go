@@ -83,7 +83,8 @@ type QueueConfig struct {
 func (c *QueueConfig) validate() []string {
 	f := negative("QueueConfig", []setting{
 		{"MaxMessages", int64(c.MaxMessages)}, {"MaxBytes", c.MaxBytes}, {"MaxMessageBytes", int64(c.MaxMessageBytes)},
-		{"Lock", int64(c.Lock)}, {"DedupWindow", int64(c.DedupWindow)}, {"DeadLetterRetention", int64(c.DeadLetterRetention)},
+		{"Lock", int64(c.Lock)}, {"DedupWindow", int64(c.DedupWindow)}, {"DeadLetterRetention",
+			int64(c.DeadLetterRetention)},
 		{"MaxDeadLetters", int64(c.MaxDeadLetters)}, {"ReplyRetention", int64(c.ReplyRetention)},
 	})
 	for i, p := range c.Backoff {
@@ -144,7 +145,8 @@ func (c *core) queue(name string, body, reply *codec.Value, cfg *QueueConfig, re
 			DeadFor: cfg.DeadLetterRetention, Dead: cfg.MaxDeadLetters, ReplyFor: cfg.ReplyRetention,
 		},
 		values: []codec.Described{body.Describe(host.QueueBody), reply.Describe(host.QueueReplyValue)},
-		faults: append(append(prefixed("body ", body.Faults()), prefixed("reply ", reply.Faults())...), cfg.validate()...),
+		faults: append(append(prefixed("body ", body.Faults()),
+			prefixed("reply ", reply.Faults())...), cfg.validate()...),
 	}))}
 }
 

@@ -22,7 +22,8 @@ func inRun[S any](of any) (*S, *Context, error) {
 			return s, newContext(t, a.program.core), nil
 		}
 	}
-	return nil, nil, Errorf(Internal, "the workflow runs in an actor of type %q, whose state is another type", t.Self().Type)
+	return nil, nil, Errorf(Internal,
+		"the workflow runs in an actor of type %q, whose state is another type", t.Self().Type)
 }
 
 // UpdateState runs f as a turn of the actor, with everything that an action's turn has: the state,
@@ -47,7 +48,8 @@ func UpdateState[S, T any](ctx workflow.Context, name string, f func(*S, *Contex
 // AwaitState waits until probe returns true of the actor's state, and returns the other result of
 // probe. The probe runs after turns that changed the state. It gets a copy, as queries do. It must
 // not change anything that the copy points to, and must depend on nothing else.
-func AwaitState[S, T any](ctx workflow.Context, name string, probe func(S) (T, bool), opts ...workflow.WaitOption) (T, error) {
+func AwaitState[S, T any](ctx workflow.Context, name string, probe func(S) (T, bool),
+	opts ...workflow.WaitOption) (T, error) {
 	return workflow.Await(ctx, name, func(t host.RunTurn) (T, bool) {
 		if a, ok := t.View().(*awake); ok {
 			if s, ok := a.State().(*S); ok {

@@ -14,7 +14,8 @@ import (
 // workflow.Spawn. The key names the actor, which is created if it does not exist. An actor has one
 // run at a time, so each child needs an actor without a run. Otherwise Result of the child returns
 // the refusal. The child's workflow must not have a codec of its own.
-func SpawnRun[S, In, Out any](ctx workflow.Context, name string, w *Workflow[S, In, Out], key []string, in In, opts ...workflow.SpawnOption) (*workflow.Child[Out], error) {
+func SpawnRun[S, In, Out any](ctx workflow.Context, name string, w *Workflow[S, In, Out],
+	key []string, in In, opts ...workflow.SpawnOption) (*workflow.Child[Out], error) {
 	core := w.decl.core
 	// The other actor's type has the definition that runs; this one has its name and codec.
 	d := workflow.NewFunction(w.decl.name, func(workflow.Context, In) (out Out, err error) {
@@ -34,7 +35,8 @@ const maxIdempotencyKey = 255
 // An error by which the actor refuses, such as FailedPrecondition, is permanent: the step is not
 // tried again, and nothing must be undone (workflow.Permanent). A body that has done something else
 // before the call also wraps workflow.ErrOutcomeUnknown.
-func (a *Action[S, In, Out]) CallFrom(sc *workflow.StepCtx, key []string, in In, opts ...CallOption) (out Out, err error) {
+func (a *Action[S, In, Out]) CallFrom(sc *workflow.StepCtx, key []string, in In,
+	opts ...CallOption) (out Out, err error) {
 	err = a.actFrom(sc, key, &in, &out, opts)
 	return out, err
 }
@@ -57,6 +59,7 @@ func (m *method) actFrom(sc *workflow.StepCtx, key []string, in, out any, opts [
 }
 
 // CallStep is a step that calls an action of another actor, as [Action.CallFrom] does.
-func CallStep[S, In, Out any](ctx workflow.Context, name string, a *Action[S, In, Out], key []string, in In, opts ...workflow.StepOption) (Out, error) {
+func CallStep[S, In, Out any](ctx workflow.Context, name string, a *Action[S, In, Out],
+	key []string, in In, opts ...workflow.StepOption) (Out, error) {
 	return workflow.Step(ctx, name, func(sc *workflow.StepCtx) (Out, error) { return a.CallFrom(sc, key, in) }, opts...)
 }

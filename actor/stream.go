@@ -63,7 +63,8 @@ func (c *core) stream(name string, items *codec.Value, cfg *StreamConfig) stream
 		})...),
 	}
 	if cfg.MaxBytes > 0 && int64(cfg.MaxItemBytes) > cfg.MaxBytes {
-		d.faults = append(d.faults, fmt.Sprintf("StreamConfig.MaxItemBytes is %d, more than MaxBytes of the whole stream, %d", cfg.MaxItemBytes, cfg.MaxBytes))
+		d.faults = append(d.faults,
+			fmt.Sprintf("StreamConfig.MaxItemBytes is %d, more than MaxBytes of the whole stream, %d", cfg.MaxItemBytes, cfg.MaxBytes))
 	}
 	return stream{labelOf(c.declare(d)), items}
 }
@@ -169,7 +170,8 @@ func (s *Stream[S, T]) Range(ctx Reader, after uint64) iter.Seq2[handle.Item[T],
 
 // walk reads items into what place returns, and says when each is there. fresh asks place for
 // memory of its own.
-func (s *stream) walk(ctx Reader, after uint64, place func(fresh bool, p *host.StreamItem, life string) any, there func() bool) error {
+func (s *stream) walk(ctx Reader, after uint64,
+	place func(fresh bool, p *host.StreamItem, life string) any, there func() bool) error {
 	if err := s.inTurn(ctx); err != nil {
 		return err
 	}

@@ -59,7 +59,8 @@ func TestTextThatIsNotUTF8IsRefusedInOutputsAndEvents(t *testing.T) {
 		{"Next.Name", profile{Next: &profile{Name: bad}}},
 		{"Next.Tags[0]", profile{Next: &profile{Tags: []string{strings.Repeat("x", 100_000) + bad}}}},
 		// U+FFFD that the value has, its escape, bytes, and JSON that is made elsewhere.
-		{"", profile{Name: good, Tags: []string{good}, Meta: map[string]string{good: good}, Any: map[string]any{"k": good}, Nick: nickname{good}}},
+		{"", profile{Name: good, Tags: []string{good}, Meta: map[string]string{good: good},
+			Any: map[string]any{"k": good}, Nick: nickname{good}}},
 		{"", profile{Data: []byte(bad), Next: &profile{}}},
 		{"", profile{Raw: json.RawMessage(`"\ufffd"`)}},
 	} {
@@ -94,6 +95,7 @@ func TestTextIsLookedForInEveryTypeThatMayHoldIt(t *testing.T) {
 // gives is an action that returns a value.
 func gives[T any](v T) func(*actor.Type[counter]) actor.Binding[counter] {
 	return func(typ *actor.Type[counter]) actor.Binding[counter] {
-		return actor.On(actor.NewAction[actor.None, T](typ, "read"), func(*counter, *actor.Context, actor.None) (T, error) { return v, nil })
+		return actor.On(actor.NewAction[actor.None, T](typ, "read"),
+			func(*counter, *actor.Context, actor.None) (T, error) { return v, nil })
 	}
 }

@@ -117,9 +117,10 @@ func TestMistakesAreErrorsAndFailTheTurnEvenIfIgnored(t *testing.T) {
 		"zone":          {"time zone", func(ctx in) error { return d.nightly.Set(ctx, actor.Rule{Every: 1, Zone: "UTC"}, 1) }},
 		"no schedule's": {"with Named", func(ctx in) error { return d.rest.Set(ctx, hourly, "x") }},
 		"bad queue":     {"a letter, then", func(ctx in) error { return second(d.any.Named("a b").Put(ctx, "x")) }},
-		"own queue":     {`queue "jobs", which is declared by itself`, func(ctx in) error { return second(d.any.Named("jobs").Put(ctx, "x")) }},
-		"bad name":      {"a letter, then", func(ctx in) error { return d.rest.Named("a.b").Set(ctx, hourly, "x") }},
-		"own name":      {"declared by itself", func(ctx in) error { return d.rest.Named("nightly").Set(ctx, hourly, "x") }},
+		"own queue": {`queue "jobs", which is declared by itself`,
+			func(ctx in) error { return second(d.any.Named("jobs").Put(ctx, "x")) }},
+		"bad name": {"a letter, then", func(ctx in) error { return d.rest.Named("a.b").Set(ctx, hourly, "x") }},
+		"own name": {"declared by itself", func(ctx in) error { return d.rest.Named("nightly").Set(ctx, hourly, "x") }},
 		// Reading and calling does not fail the turn.
 		"read call":        {`"other"`, func(ctx in) error { return second(d.note.Call(ctx, foreign(ctx), "x")) }},
 		"read send":        {`"other"`, func(ctx in) error { return second(d.jobs.Of(foreign(ctx)).Send(ctx, job{})) }},
@@ -206,7 +207,8 @@ func TestOptionsOfACallReachTheNode(t *testing.T) {
 			second(r.log.Call(ctx, r.ref, actor.None{}, trace, existing)))
 		for _, q := range r.node.Requests() {
 			creates := q.Method == "" || q.Method == "create"
-			wrong := q.Create != creates || q.Existing == creates || (q.IdempotencyKey == "") != (q.Method == "log") || q.Traceparent != "tp"
+			wrong := q.Create != creates || q.Existing == creates || (q.IdempotencyKey == "") != (q.Method == "log") ||
+				q.Traceparent != "tp"
 			errorIf(r, wrong, "%+v", q)
 		}
 		for s, err := range r.typ.List(ctx, r.node, "a") {
@@ -221,7 +223,8 @@ func TestRefWithoutANodeIsAnErrorNotAPanic(t *testing.T) {
 	var zero actor.Ref[desk]
 	for _, ref := range []actor.Ref[desk]{zero, d.typ.Ref(nil, "a")} {
 		for _, err := range []error{
-			second(d.note.Call(ctx, ref, "")), second(d.log.Call(ctx, ref, actor.None{})), second(ref.Lookup(ctx)), ref.Create(ctx), ref.Destroy(ctx),
+			second(d.note.Call(ctx, ref, "")), second(d.log.Call(ctx, ref,
+				actor.None{})), second(ref.Lookup(ctx)), ref.Create(ctx), ref.Destroy(ctx),
 			d.open.Call(ctx, ref, ""), second(d.mail.Of(ref).Receive(ctx, handle.ReceiveConfig{})), first(d.clients.Of(ref).List(ctx)),
 			first(d.typ.List(ctx, nil)),
 		} {

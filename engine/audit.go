@@ -177,7 +177,8 @@ func (s *Store) appendAudit(i Identity, record []byte, notify func(error)) error
 	b := databaseOf(s).NewBatch()
 	span := s.audit.begin(1)
 	var err error
-	s.audit.encode(span.first, append(i.append(nil), record...), func(row, value []byte) { err = errors.Join(err, b.Set(row, value, nil)) })
+	s.audit.encode(span.first, append(i.append(nil), record...),
+		func(row, value []byte) { err = errors.Join(err, b.Set(row, value, nil)) })
 	if err == nil {
 		err = apply(s, b)
 	}
@@ -227,7 +228,8 @@ func (s *Store) Audit(q AuditQuery, visit func(*AuditRecord) bool) (err error) {
 		row := func(seq uint64) []byte {
 			return keyspace.AppendAuditActorRow(nil, i.Namespace, i.Type, i.Key, seq)
 		}
-		bounds, parse = &pebble.IterOptions{LowerBound: row(q.After + 1), UpperBound: row(q.Before)}, keyspace.ParseAuditActorRow
+		bounds, parse = &pebble.IterOptions{LowerBound: row(q.After + 1),
+			UpperBound: row(q.Before)}, keyspace.ParseAuditActorRow
 	}
 	it, err := newIter(databaseOf(s).DB, bounds)
 	if err != nil {

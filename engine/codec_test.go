@@ -28,9 +28,10 @@ func codecs() []codec {
 	encoded.encoding = 7
 	h := head{Head{Generation: 3, Version: 500, Keys: 7, Bytes: 12345, Created: 5, Updated: 6, Destroyed: true}, "\x14\x15"}
 	tomb := Tombstone{identity, 99, 500}
-	set := ChangeSet{ID: testID(1), Identity: identity, Generation: 3, Version: 500, TimeMS: 7, Traceparent: "00-ab-cd-01", Changes: []Change{
-		{ChangeEvent, "added", []byte(`{"a":1}`), true}, {ChangeState, "", nil, false},
-	}}
+	set := ChangeSet{ID: testID(1), Identity: identity, Generation: 3, Version: 500, TimeMS: 7,
+		Traceparent: "00-ab-cd-01", Changes: []Change{
+			{ChangeEvent, "added", []byte(`{"a":1}`), true}, {ChangeState, "", nil, false},
+		}}
 	return []codec{
 		{"metadata of a long value", m.append(nil), decodeMetadata},
 		{"metadata and value", append(small.append(nil), "value"...), decodeMetadata},
@@ -123,7 +124,8 @@ func FuzzMetadataIsReadAlike(f *testing.F) {
 	for n := range 64 {
 		for _, m := range []metadata{
 			{version: 1 << n >> 1, created: 1 << n >> 2, updated: 1 << n >> 2, size: 3},
-			{version: 3, created: 1_700_000_000_000, updated: 1_700_000_000_000 + 1<<n>>24, expire: 1 << n >> 2, size: 3, encoding: uint8(n)},
+			{version: 3, created: 1_700_000_000_000, updated: 1_700_000_000_000 + 1<<n>>24, expire: 1 << n >> 2,
+				size: 3, encoding: uint8(n)},
 			{version: 200, created: -1 << n >> 2, updated: 5, expire: 200, size: uint32(n)},
 		} {
 			value := strings.Repeat("v", int(m.size))

@@ -357,7 +357,8 @@ func (s *Store) setFormat(set func(row, value []byte)) {
 // formatted notes that the rows of setFormat are written.
 func (s *Store) formatted() {
 	if older := s.older.Load(); older != 0 && s.older.CompareAndSwap(older, 0) {
-		s.opts.Logger.Info("the store has the format of this version from now on", "format", StoreFormat, "before", older)
+		s.opts.Logger.Info("the store has the format of this version from now on", "format",
+			StoreFormat, "before", older)
 	}
 }
 

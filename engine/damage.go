@@ -107,14 +107,16 @@ func surveyDirectory(disk vfs.FS, dir string) (*survey, error) {
 			return v.survey, nil // there is no store, or its making was cut off
 		}
 		v.noMarker = true
-		v.damaged("marker.manifest", -1, "the marker (an empty file, marker.manifest.*) is missing, but %s is there", used)
+		v.damaged("marker.manifest", -1,
+			"the marker (an empty file, marker.manifest.*) is missing, but %s is there", used)
 		if err := v.findManifest(names); err != nil {
 			return nil, err
 		}
 	}
 	if format == "" && opened {
 		v.noFormat = true
-		v.damaged("marker.format-version", -1, "the marker (an empty file, marker.format-version.*) is missing, but %s is there", used)
+		v.damaged("marker.format-version", -1,
+			"the marker (an empty file, marker.format-version.*) is missing, but %s is there", used)
 	}
 	if options != "" {
 		if err := v.readOptions(options); err != nil {
@@ -142,7 +144,8 @@ func surveyDirectory(disk vfs.FS, dir string) (*survey, error) {
 		return nil, err
 	}
 	if v.readable < v.claimed {
-		v.damaged(v.manifest, max(v.readable, 0), "it can be read up to here, and %d bytes of it were synced", v.claimed)
+		v.damaged(v.manifest, max(v.readable, 0),
+			"it can be read up to here, and %d bytes of it were synced", v.claimed)
 	}
 	return v.survey, nil
 }
@@ -258,7 +261,8 @@ const (
 //
 // A sync may come when a part of a large record is written, so what was synced may end within a
 // record. Reached is where the whole chunks end of the record that is not: end, if it has none.
-func readRecords(f vfs.File, num uint64, each func(begin []byte, offset int64) (bool, error)) (end, reached int64, how ending, err error) {
+func readRecords(f vfs.File, num uint64, each func(begin []byte, offset int64) (bool, error)) (end,
+	reached int64, how ending, err error) {
 	const manifestHeader, logHeader = 7, 19
 	header := int64(logHeader)
 	if num == 0 {

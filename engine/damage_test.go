@@ -94,7 +94,8 @@ func noise(rnd *rand.Rand, n int) string {
 func wantDamage(t testing.TB, err error, file string, most int, where ...any) {
 	t.Helper()
 	d, ok := errors.AsType[*DamageError](err)
-	errorIf(t, !ok || !errors.Is(err, ErrDamaged) || d.File != file || d.Offset > int64(most), "%v: %v, want damage of %s", where, err, file)
+	errorIf(t, !ok || !errors.Is(err, ErrDamaged) || d.File != file ||
+		d.Offset > int64(most), "%v: %v, want damage of %s", where, err, file)
 }
 
 func (m *image) remove(t testing.TB, name string) {
@@ -488,7 +489,8 @@ func TestCrashDuringOpenIsNoDamage(t *testing.T) {
 			}
 			next += int(stride(32))
 			for i, percent := range []int{0, 50, 100} {
-				cuts[fmt.Sprintf("at operation %d, %d%% of what was not synced kept, draw %d", n, percent, i)] = o.Disk.Crash(uint64(5*n+i), percent)
+				cuts[fmt.Sprintf("at operation %d, %d%% of what was not synced kept, draw %d", n, percent,
+					i)] = o.Disk.Crash(uint64(5*n+i), percent)
 			}
 		})
 		must(t, mustOpen(t, o).Close())
@@ -726,7 +728,8 @@ func powerCuts(t *testing.T, seed uint64) {
 		checkRows(t, s)
 		sp := openSpace(t, s, 1)
 		v := uint64(sp.Head().Version)
-		fatalIf(t, o.Durability == Sync && v < acked.Load(), "seed %d, session %d: version %d, and %d was acknowledged", seed, session, v, acked.Load())
+		fatalIf(t, o.Durability == Sync &&
+			v < acked.Load(), "seed %d, session %d: version %d, and %d was acknowledged", seed, session, v, acked.Load())
 		for range commits {
 			put(t, sp.Writes(), kv(strconv.Itoa(rnd.IntN(50))), strings.Repeat("v", rnd.IntN(size)))
 			v := uint64(sp.Head().Version) + 1

@@ -225,7 +225,8 @@ func (q ActorsQuery) Covers(next string, actor Identity) bool {
 	row := keyspace.AppendDirectoryRow(nil, actor.Namespace, actor.Type, actor.Key)
 	after, err := base64.RawURLEncoding.DecodeString(q.Cursor)
 	last, lerr := base64.RawURLEncoding.DecodeString(next)
-	return err == nil && lerr == nil && bytes.Compare(row, start) >= 0 && bytes.Compare(row, keyspace.TupleEnd(start)) < 0 &&
+	return err == nil && lerr == nil && bytes.Compare(row, start) >= 0 &&
+		bytes.Compare(row, keyspace.TupleEnd(start)) < 0 &&
 		(q.Cursor == "" || bytes.Compare(row, after) > 0) && (next == "" || bytes.Compare(row, last) <= 0)
 }
 

@@ -62,7 +62,8 @@ func (d *Disk) Fail(fault func(op, path string) error) {
 // SetFree sets the free space, in bytes, that the disk reports; before the
 // first call it has no bounds. It does not limit what can be written.
 func (d *Disk) SetFree(free uint64) {
-	memoryOf(d).TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 40, UsedBytes: 1<<40 - min(free, 1<<40)})
+	memoryOf(d).TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 40,
+		UsedBytes: 1<<40 - min(free, 1<<40)})
 }
 
 func (d *Disk) inject(op errorfs.Op) error {

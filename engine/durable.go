@@ -109,7 +109,8 @@ func readMarks(fs vfs.FS, path string) (entries []markEntry, secret markSecret) 
 	entries = make([]markEntry, count)
 	for i := range entries {
 		e := body[len(secret)+1+i*markEntrySize:]
-		entries[i] = markEntry{fileKind(e[0]), binary.LittleEndian.Uint64(e[1:]), int64(binary.LittleEndian.Uint64(e[9:]))}
+		entries[i] = markEntry{fileKind(e[0]), binary.LittleEndian.Uint64(e[1:]),
+			int64(binary.LittleEndian.Uint64(e[9:]))}
 	}
 	return entries, secret
 }

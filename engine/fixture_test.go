@@ -191,7 +191,8 @@ func TestFirstCommitsOfAnOlderStoreCarryTheFormat(t *testing.T) {
 		for n := range 4 {
 			rows += int(openSpace(t, after.Store, n+2).Head().Version)
 		}
-		errorIf(t, rows > 0 && format != StoreFormat || !after.chunked, "seed %d: %d commits were kept; format %d, chunked %v", seed, rows, format, after.chunked)
+		errorIf(t, rows > 0 && format != StoreFormat ||
+			!after.chunked, "seed %d: %d commits were kept; format %d, chunked %v", seed, rows, format, after.chunked)
 		kept += rows
 		after.put(kv("c"), "more")
 		after.again()

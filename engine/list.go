@@ -59,7 +59,8 @@ type view struct {
 
 func viewOf(w *WriteSet) view {
 	sp := w.space
-	return view{store: databaseOf(sp.store).DB, id: sp.id, empty: sp.head.Keys == 0 && sp.head.Version == 0, overlay: w.overlay, ranges: w.ranges}
+	return view{store: databaseOf(sp.store).DB, id: sp.id, empty: sp.head.Keys == 0 &&
+		sp.head.Version == 0, overlay: w.overlay, ranges: w.ranges}
 }
 
 // merged walks over the keys of a view in order.

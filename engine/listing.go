@@ -54,7 +54,8 @@ type listedAttribute struct{ key, value []byte }
 const maxListed = 16
 
 func newListingName(i *Identity) *listingName {
-	return &listingName{typ: keyspace.AppendListing(nil, i.Namespace, i.Type), key: keyspace.AppendListingKey(nil, i.Key)}
+	return &listingName{typ: keyspace.AppendListing(nil, i.Namespace, i.Type),
+		key: keyspace.AppendListingKey(nil, i.Key)}
 }
 
 // attribute returns the attribute of a key, if it is remembered; else nil.

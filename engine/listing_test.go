@@ -130,7 +130,8 @@ func TestQueriesOfTypesAreMerged(t *testing.T) {
 			}
 		}
 	}
-	wantErr(t, s.FindMerged([]FindQuery{{Namespace: "ns", Type: "a", Field: n}, {Namespace: "ns", Type: "b", Field: n}}, []byte("x"), nil), ErrCursor)
+	wantErr(t, s.FindMerged([]FindQuery{{Namespace: "ns", Type: "a", Field: n}, {Namespace: "ns", Type: "b", Field: n}},
+		[]byte("x"), nil), ErrCursor)
 	must(t, s.FindMerged(nil, nil, nil))
 }
 

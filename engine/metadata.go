@@ -172,7 +172,8 @@ func (m *metadata) inline(b []byte) (value []byte, ok bool) {
 func uvarintAt(b []byte, at int) (v uint64, next int) {
 	if at+8 <= len(b) {
 		x := binary.LittleEndian.Uint64(b[at:])
-		if last := ^x & 0x8080808080808080; last != 0 { // has the bit of the last byte; of each byte 7 bits are put together
+		// has the bit of the last byte; of each byte 7 bits are put together
+		if last := ^x & 0x8080808080808080; last != 0 {
 			n := bits.TrailingZeros64(last)
 			x &= 1<<n - 1
 			x = x&0x007F007F007F007F | x>>1&0x3F803F803F803F80

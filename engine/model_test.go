@@ -126,7 +126,8 @@ func (w *walker) drawKey() []byte {
 		}
 		return keyspace.Attribute.Append(nil, []string{"a", "b\x00", "c"}[w.rnd.IntN(3)])
 	}
-	kinds := []keyspace.Kind{keyspace.Persisted.Kind, keyspace.UserKV.Kind, keyspace.UserKV.Kind, keyspace.QueueMessage.Kind, keyspace.KindSQLite, keyspace.Outgoing.Kind, 0xFF}
+	kinds := []keyspace.Kind{keyspace.Persisted.Kind, keyspace.UserKV.Kind, keyspace.UserKV.Kind,
+		keyspace.QueueMessage.Kind, keyspace.KindSQLite, keyspace.Outgoing.Kind, 0xFF}
 	key := []byte{byte(kinds[w.rnd.IntN(len(kinds))])}
 	for range w.rnd.IntN(4) {
 		key = append(key, []byte{0x00, 0x01, 0x7F, 0xFE, 0xFF}[w.rnd.IntN(5)])
@@ -353,7 +354,8 @@ func (w *walker) checkEntry(e *Entry, want modelEntry, keyOnly bool) {
 		return
 	}
 	same(w.t, e.Encoding, encodingOf(e.Key, e.Size))
-	fatalIf(w.t, string(e.Value) != want.value || e.Version != want.version || e.Created != want.created || e.Expire != want.expire || e.Size != len(want.value),
+	fatalIf(w.t, string(e.Value) != want.value || e.Version != want.version || e.Created != want.created ||
+		e.Expire != want.expire || e.Size != len(want.value),
 		"entry %x: %d bytes %+v, want %d bytes %+v", e.Key, len(e.Value), e.Version, len(want.value), want.version)
 }
 
@@ -515,7 +517,8 @@ func (w *walker) checkExpired() {
 		}
 	}
 	next, err := w.space.Writes().NextExpiry()
-	fatalIf(w.t, err != nil || first != 0 && (next == 0 || next > first), "the next key expires at %d, %v; the first does at %d", next, err, first)
+	fatalIf(w.t, err != nil ||
+		first != 0 && (next == 0 || next > first), "the next key expires at %d, %v; the first does at %d", next, err, first)
 	last := int64(-1 << 62)
 	for i := range due {
 		key := due[i].Key
@@ -665,7 +668,8 @@ func checkRows(t testing.TB, s *Store) {
 // has.
 func checkListing(t testing.TB, s *Store) int {
 	t.Helper()
-	rows, err := s.CheckListing(context.Background(), func(row string, missing bool) { t.Errorf("%s of the index is missing: %v", row, missing) })
+	rows, err := s.CheckListing(context.Background(),
+		func(row string, missing bool) { t.Errorf("%s of the index is missing: %v", row, missing) })
 	fatalIf(t, err != nil, "check of the index: %v", err)
 	return rows
 }

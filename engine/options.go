@@ -199,10 +199,12 @@ func (o Options) Validate() error {
 		faults = append(faults, fmt.Errorf("engine: Options.CacheBytes is %d", o.CacheBytes))
 	}
 	if o.MemTableBytes < 64<<10 || o.MemTableBytes > 1<<30 {
-		faults = append(faults, fmt.Errorf("engine: Options.MemTableBytes is %d, want %d to %d", o.MemTableBytes, 64<<10, 1<<30))
+		faults = append(faults,
+			fmt.Errorf("engine: Options.MemTableBytes is %d, want %d to %d", o.MemTableBytes, 64<<10, 1<<30))
 	}
 	if o.WriteBytes < writeStep {
-		faults = append(faults, fmt.Errorf("engine: Options.WriteBytes is %d; the least is %d", o.WriteBytes, writeStep))
+		faults = append(faults,
+			fmt.Errorf("engine: Options.WriteBytes is %d; the least is %d", o.WriteBytes, writeStep))
 	}
 	if err := o.Limits.Validate(); err != nil {
 		faults = append(faults, err)

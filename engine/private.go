@@ -28,7 +28,8 @@ func (p privateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File
 	return made(name, f, err)
 }
 
-func (p privateFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+func (p privateFS) OpenReadWrite(name string, category vfs.DiskWriteCategory,
+	opts ...vfs.OpenOption) (vfs.File, error) {
 	_, missing := os.Stat(name)
 	f, err := p.FS.OpenReadWrite(name, category, opts...)
 	if missing == nil {

@@ -61,7 +61,8 @@ func (w *WriteSet) relist(r *relisting, next *head) error {
 		return w.unlist(r)
 	}
 	moved := w.created != nil ||
-		keyspace.SizeStep(was.Bytes) != keyspace.SizeStep(next.Bytes) || keyspace.MinuteStep(was.Updated) != keyspace.MinuteStep(next.Updated)
+		keyspace.SizeStep(was.Bytes) != keyspace.SizeStep(next.Bytes) ||
+		keyspace.MinuteStep(was.Updated) != keyspace.MinuteStep(next.Updated)
 	attributes := w.touchesAttributes()
 	if !moved && !attributes {
 		return nil
@@ -179,7 +180,8 @@ func (w *WriteSet) unlist(r *relisting) (err error) {
 			}
 		})
 	}
-	it, err := newIter(databaseOf(sp.store).DB, &pebble.IterOptions{LowerBound: name.typ, UpperBound: keyspace.TupleEnd(name.typ)})
+	it, err := newIter(databaseOf(sp.store).DB,
+		&pebble.IterOptions{LowerBound: name.typ, UpperBound: keyspace.TupleEnd(name.typ)})
 	if err != nil {
 		return err
 	}

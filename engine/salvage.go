@@ -71,7 +71,8 @@ func (s *Store) salvage(found *survey) error {
 		}
 	}
 	if found.noFormat {
-		if err := moveMarker(s.guard, dir, "format-version", fmt.Sprintf("%03d", pebble.FormatWALSyncChunks)); err != nil {
+		if err := moveMarker(s.guard, dir, "format-version",
+			fmt.Sprintf("%03d", pebble.FormatWALSyncChunks)); err != nil {
 			return err
 		}
 	}

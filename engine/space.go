@@ -113,7 +113,8 @@ func (sp *Space) load() error {
 		if _, _, named, err := sp.store.identity(sp.id); err != nil {
 			return err
 		} else if named || a.state.exists { // what else it has must not be taken for that of a new one
-			return &CorruptError{Row: keyspace.AppendMetadataRow(nil, sp.id, stateKey()), Reason: "the actor has no head"}
+			return &CorruptError{Row: keyspace.AppendMetadataRow(nil, sp.id, stateKey()),
+				Reason: "the actor has no head"}
 		}
 	}
 	sp.head, sp.oldHead, sp.state = a.head, a.old, a.state

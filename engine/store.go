@@ -185,7 +185,8 @@ func (s *Store) open() (err error) {
 			s.opts.MemTableBytes = min(DefaultMemTableBytes, max(usage.TotalBytes/64, 1<<20))
 		}
 		if usage.AvailBytes < s.opts.MemTableBytes {
-			return fmt.Errorf("%w: %d bytes are free in %s, and opening may need %d", ErrDiskFull, usage.AvailBytes, dir, s.opts.MemTableBytes)
+			return fmt.Errorf("%w: %d bytes are free in %s, and opening may need %d", ErrDiskFull,
+				usage.AvailBytes, dir, s.opts.MemTableBytes)
 		}
 	}
 	if len(found.damages) > 0 {
@@ -311,8 +312,9 @@ func (s *Store) unlock() error {
 }
 
 const (
-	formatRow      = "format"           // the format of the store
-	firstFormatRow = "made-with-format" // the format that the store was made with; absent where an early version of format 2 made it
+	formatRow = "format" // the format of the store
+	// the format that the store was made with; absent where an early version of format 2 made it
+	firstFormatRow = "made-with-format"
 )
 
 // checkFormat reads the format row, or writes it into a store without rows. It returns the format

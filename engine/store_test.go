@@ -223,7 +223,8 @@ func TestOneDirectoryIsOpenOnce(t *testing.T) {
 func TestMarkRunningTellsAnUncleanEnd(t *testing.T) {
 	r := newRig(t, Options{})
 	must(t, r.SetNote("running", []byte("far")))
-	for i, run := range []struct{ look, unclean, stop bool }{{stop: true}, {}, {look: true}, {unclean: true}, {unclean: true, stop: true}, {stop: true}} {
+	for i, run := range []struct{ look, unclean, stop bool }{{stop: true}, {}, {look: true}, {unclean: true},
+		{unclean: true, stop: true}, {stop: true}} {
 		if !run.look { // as a tool does
 			returns(t, run.unclean, i)(r.MarkRunning())
 		}

@@ -84,7 +84,8 @@ const (
 
 // newSpareLog returns a spare log for a store whose memtables have at most memTable bytes.
 func newSpareLog(g *guardFS, free *freeSpace, dir string, memTable uint64, memory bool) *spareLog {
-	w := &spareLog{guard: g, free: free, dir: dir, path: g.PathJoin(dir, spareName), first: firstSpare, full: int64(memTable), step: spareStep}
+	w := &spareLog{guard: g, free: free, dir: dir, path: g.PathJoin(dir, spareName),
+		first: firstSpare, full: int64(memTable), step: spareStep}
 	if memory {
 		w.first, w.full, w.step = memoryFirstSpare, min(w.full, memoryFullSpare), memorySpareStep
 	}

@@ -192,7 +192,8 @@ func (w *WriteSet) Mark() {
 // Changed reports whether anything was written, deleted, armed, recorded or
 // marked since the savepoint. Advance alone is no change.
 func (w *WriteSet) Changed(since *Savepoint) bool {
-	if w.created != since.state.created || w.destroyed != since.state.destroyed || w.marks != since.state.marks || !w.sameRanges(since) {
+	if w.created != since.state.created || w.destroyed != since.state.destroyed ||
+		w.marks != since.state.marks || !w.sameRanges(since) {
 		return true
 	}
 	o := w.overlay
@@ -279,7 +280,8 @@ func (w *WriteSet) Only(since *Savepoint, kinds ...keyspace.Kind) bool {
 		return false
 	}
 	for _, r := range w.ranges {
-		was := slices.ContainsFunc(since.state.ranges, func(s span) bool { return bytes.Equal(s.start, r.start) && bytes.Equal(s.end, r.end) })
+		was := slices.ContainsFunc(since.state.ranges,
+			func(s span) bool { return bytes.Equal(s.start, r.start) && bytes.Equal(s.end, r.end) })
 		kind := keyspace.Kind(r.start[0])
 		if !was && (!slices.Contains(kinds, kind) || r.end == nil || bytes.Compare(r.end, []byte{byte(kind) + 1}) > 0) {
 			return false

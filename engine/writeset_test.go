@@ -227,7 +227,8 @@ func TestRoomIsWhatCanStillBePut(t *testing.T) {
 		must(t, w.Refusal(w.Room()))
 		rest := int(w.Room()) - 2
 		refused, refusal := w.Put(kv("b"), make([]byte, rest+1), PutOptions{}), w.Refusal(w.Room()+1)
-		errorIf(t, !errors.Is(refused, c.err) || !errors.Is(refusal, c.err) || refused.Error() != refusal.Error(), "Put: %v; Refusal: %v", refused, refusal)
+		errorIf(t, !errors.Is(refused, c.err) || !errors.Is(refusal, c.err) ||
+			refused.Error() != refusal.Error(), "Put: %v; Refusal: %v", refused, refusal)
 		put(t, w, kv("b"), strings.Repeat("v", rest))
 		same(t, w.Room(), 0)
 		put(t, w, kv("b"), strings.Repeat("w", rest)) // what only takes the place of something needs no room

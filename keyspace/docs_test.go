@@ -111,7 +111,8 @@ func TestDocsListExactlyTheKeys(t *testing.T) {
 		row := families[0]
 		families = families[1:]
 		example := unhex(t, row["example"])
-		checkRow(t, l.prints, row, map[string]string{"tuple": strings.TrimPrefix(docForm(l), "tuple"), "value": l.value, "prints": Format(example)})
+		checkRow(t, l.prints, row,
+			map[string]string{"tuple": strings.TrimPrefix(docForm(l), "tuple"), "value": l.value, "prints": Format(example)})
 		if found, _, bad := find(example); bad != nil || found != l {
 			t.Errorf("the example of %s is %s", l.prints, Format(example))
 		}
@@ -127,7 +128,8 @@ func TestDocsListExactlyTheSpaces(t *testing.T) {
 		checkRow(t, s.name, rows[i], map[string]string{
 			"number": strconv.Itoa(int(s.space)), "space": s.name, "elements after it": s.fields, "value": s.value, "prints": FormatRow(example),
 		})
-		if _, err := ParseRow(example); err != nil || !bytes.HasPrefix(example, appendSpace(nil, s.space)) || !strings.HasPrefix(rows[i]["prints"], s.name) {
+		if _, err := ParseRow(example); err != nil || !bytes.HasPrefix(example, appendSpace(nil, s.space)) ||
+			!strings.HasPrefix(rows[i]["prints"], s.name) {
 			t.Errorf("the example of %s is %s (%v)", s.name, FormatRow(example), err)
 		}
 	}

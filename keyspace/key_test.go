@@ -67,7 +67,8 @@ var keyVectors = []struct {
 	{"07 15 05 15 01", WorkflowUndo.Append(nil, 1), "workflow/undo 1"},
 	{"07 15 05 1A 01 9C 8C F2 10 00", WorkflowUndo.Append(nil, 0x019C8CF21000), "workflow/undo 1771891200000"},
 	{"07 15 06 15 02", WorkflowMessage.Append(nil, 2), "workflow/inbox 2"},
-	{"07 15 08 01 2C F2 4D BA 5F B0 A3 0E 26 E8 3B 2A C5 B9 E2 9E 1B 16 1E 5C 1F A7 42 5E 73 04 33 62 93 8B 98 24 00", WorkflowBlob.Append(nil, &hello, 0), "workflow/blob 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"},
+	{"07 15 08 01 2C F2 4D BA 5F B0 A3 0E 26 E8 3B 2A C5 B9 E2 9E 1B 16 1E 5C 1F A7 42 5E 73 04 33 62 93 8B 98 24 00",
+		WorkflowBlob.Append(nil, &hello, 0), "workflow/blob 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"},
 	{"07 15 08 01 2C F2 4D BA 5F B0 A3 0E 26 E8 3B 2A C5 B9 E2 9E 1B 16 1E 5C 1F A7 42 5E 73 04 33 62 93 8B 98 24 00 15 07", WorkflowBlob.Append(nil, &hello, 7), "workflow/blob 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824/chunk 7"},
 	{"07 15 08 01 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00", WorkflowBlob.Append(nil, &WorkflowHash{}, 0), "workflow/blob 0000000000000000000000000000000000000000000000000000000000000000"},
 	{"08 15 01 18 69 9C EA 00 14", TraceChunk.Append(nil, 1771891200, 0), "trace/1771891200/chunk 0"},
@@ -80,7 +81,8 @@ var keyVectors = []struct {
 	{"09 01 01 00 00 01 02", SQLiteChunk.Append(nil, SQLiteJournal, 258), "sqlite/journal/chunk 258"},
 	{"10 02 72 65 6D 69 6E 64 00 02 00", Alarm.Append(nil, "remind", ""), `alarm("remind", "")`},
 	{"10 02 72 65 6D 69 6E 64 00 02 37 00", Alarm.Append(nil, "remind", "7"), `alarm("remind", "7")`},
-	{"11 1A 01 9C 8C F2 10 00 01 04 02 75 73 65 72 73 00 FF 15 2A 00", Expiry.Append(nil, 1771891200000, userKV("users", 42)), `expiry(1771891200000, kv("users", 42))`},
+	{"11 1A 01 9C 8C F2 10 00 01 04 02 75 73 65 72 73 00 FF 15 2A 00",
+		Expiry.Append(nil, 1771891200000, userKV("users", 42)), `expiry(1771891200000, kv("users", 42))`},
 	{"12 02 6F 72 64 65 72 2D 37 00", Idempotency.Append(nil, "order-7"), `idempotency("order-7")`},
 	{"13" + testIDHex, Received.Append(nil, testID), "received/1234699c-ea00-8f01-bf03-040506070809"},
 	{"14 00 00 00 00 00 00 00 01", Outgoing.Append(nil, 1), "outgoing/1"},
@@ -101,7 +103,8 @@ var keyVectors = []struct {
 	{"23 01 04 00", KVScope.Append(nil, userKV()), `kv-scope(kv())`},
 	{"23 01 04 02 75 73 65 72 73 00 FF 00", KVScope.Append(nil, userKV("users")), `kv-scope(kv("users"))`},
 	{"24 01 04 02 75 73 65 72 73 00 FF 00", KVCount.Append(nil, userKV("users")), `kv-count(kv("users"))`},
-	{"25 01 04 02 75 73 65 72 73 00 FF 00 02 65 75 00", KVGroup.Append(nil, userKV("users"), userKV("eu")[1:]), `kv-group(kv("users"), ("eu"))`},
+	{"25 01 04 02 75 73 65 72 73 00 FF 00 02 65 75 00", KVGroup.Append(nil, userKV("users"), userKV("eu")[1:]),
+		`kv-group(kv("users"), ("eu"))`},
 	{"26 01 04 00 13 EE", KVVersion.Append(nil, userKV(), -17), `kv-version(kv(), -17)`},
 	{"27 00 00 00 00 00 00 01 02", KVPin.Append(nil, 258), `kv-pin/258`},
 	{"28", UUID.Append(nil), `uuid`},
@@ -145,7 +148,8 @@ func TestKeyVectors(t *testing.T) {
 		err := l.parse(nil, &values{})
 		errorIf(t, err == nil, "%s accepts no bytes", l.prints)
 	}
-	for got, want := range map[string]string{Kind(0x0A).String(): "kind 0x0a", WakeKind(99).String(): "wake kind 99", WakeKind(0).String(): "wake kind 0", SQLiteFile(9).String(): "file 9"} {
+	for got, want := range map[string]string{Kind(0x0A).String(): "kind 0x0a", WakeKind(99).String(): "wake kind 99",
+		WakeKind(0).String(): "wake kind 0", SQLiteFile(9).String(): "file 9"} {
 		errorIf(t, got != want, "got %q, want %q", got, want)
 	}
 }

@@ -23,7 +23,8 @@ var (
 		owner: "queues", value: "one message, with the span of what sent it if that is recorded"}}
 
 	// QueueMetadata is the key of what all queues of the actor share.
-	QueueMetadata = Single{layout{Kind: 0x06, prints: "queue-metadata", owner: "queues", value: "next message id and counts"}}
+	QueueMetadata = Single{layout{Kind: 0x06, prints: "queue-metadata", owner: "queues",
+		value: "next message id and counts"}}
 
 	// WorkflowName is the key of a name in the registry that locations refer to. Indexes count from
 	// 0.
@@ -126,8 +127,9 @@ var (
 		owner: "queues", value: "counts of one queue, where its ready messages begin, when it wakes"}}
 
 	// DeadLetter is the key of a message that was given up.
-	DeadLetter = Item{layout{Kind: 0x1A, prints: "dead-letter(%, %)", fields: []field{{asString, "queue"}, {asUint, "id"}},
-		owner: "queues", value: "message that was given up: error, attempts, times"}}
+	DeadLetter = Item{layout{Kind: 0x1A, prints: "dead-letter(%, %)",
+		fields: []field{{asString, "queue"}, {asUint, "id"}},
+		owner:  "queues", value: "message that was given up: error, attempts, times"}}
 
 	// QueueDedup is the key of a de-duplication id that a queue has seen.
 	QueueDedup = Pair{layout{Kind: 0x1B, prints: "queue-dedup(%, %)",
@@ -139,8 +141,9 @@ var (
 		owner: "queues", value: "reply to a message, kept for its sender"}}
 
 	// Schedule is the key of a schedule. The instance tells schedules of one name apart.
-	Schedule = Pair{layout{Kind: 0x1D, prints: "schedule(%, %)", fields: []field{{asString, "name"}, {asString, "instance"}},
-		owner: "schedules", value: "rule, next run, payload"}}
+	Schedule = Pair{layout{Kind: 0x1D, prints: "schedule(%, %)",
+		fields: []field{{asString, "name"}, {asString, "instance"}},
+		owner:  "schedules", value: "rule, next run, payload"}}
 
 	// ScheduleRun is the key of the result of one run of a schedule. Runs count from 1.
 	ScheduleRun = PairItem{layout{Kind: 0x1E, prints: "schedule-run(%, %, %)",
@@ -153,13 +156,16 @@ var (
 
 	// StreamItem is the key of one item of a stream. Sequences count from 1.
 	StreamItem = Item{layout{Kind: 0x20, prints: "stream-item(%, %)",
-		fields: []field{{asString, "stream"}, {asUint, "sequence"}}, owner: "streams", value: "one item; of the stream \"$kv\" a change of an entry"}}
+		fields: []field{{asString, "stream"},
+			{asUint, "sequence"}}, owner: "streams", value: "one item; of the stream \"$kv\" a change of an entry"}}
 
 	// Control is the key of what operators have set for an actor.
-	Control = Single{layout{Kind: 0x21, prints: "control", owner: "operators", value: "what operators have set: a pause, limits"}}
+	Control = Single{layout{Kind: 0x21, prints: "control", owner: "operators",
+		value: "what operators have set: a pause, limits"}}
 
 	// Run is the key of what a living workflow run waits for.
-	Run = Single{layout{Kind: 0x22, prints: "run", owner: "runs", value: "what a workflow run that lives waits for: a time, the state"}}
+	Run = Single{layout{Kind: 0x22, prints: "run", owner: "runs",
+		value: "what a workflow run that lives waits for: a time, the state"}}
 
 	// KVScope is the key of a scope of the key-value store, by the key that all keys in it begin
 	// with.
@@ -172,20 +178,23 @@ var (
 
 	// KVGroup is the key of the counts of a group: of the entries of a scope with the same next
 	// part.
-	KVGroup = InnerPart{layout{Kind: 0x25, prints: "kv-group(%, %)", fields: []field{{asKey, "kv key"}, {asElements, "part"}},
-		owner: "kv", value: "entries and bytes of a group"}}
+	KVGroup = InnerPart{layout{Kind: 0x25, prints: "kv-group(%, %)",
+		fields: []field{{asKey, "kv key"}, {asElements, "part"}},
+		owner:  "kv", value: "entries and bytes of a group"}}
 
 	// KVVersion is the key of what an entry was, by the negated version of the commit that made it
 	// so: keys order from the newest to the oldest.
-	KVVersion = InnerItem{layout{Kind: 0x26, prints: "kv-version(%, %)", fields: []field{{asKey, "kv key"}, {asInt, "-version"}},
-		owner: "kv", value: "what an entry was: its value and times, or that it was gone"}}
+	KVVersion = InnerItem{layout{Kind: 0x26, prints: "kv-version(%, %)",
+		fields: []field{{asKey, "kv key"}, {asInt, "-version"}},
+		owner:  "kv", value: "what an entry was: its value and times, or that it was gone"}}
 
 	// KVPin is the key of a version that is kept for readers.
 	KVPin = Number{layout{Kind: 0x27, prints: "kv-pin/%", fields: []field{{asU64From1, "version"}},
 		owner: "kv", value: "when a version was pinned, and until when"}}
 
 	// KVPurge is the key of when the keys are removed that have expired.
-	KVPurge = Single{layout{Kind: 0x29, prints: "kv-purge", owner: "kv", value: "when keys are removed that have expired"}}
+	KVPurge = Single{layout{Kind: 0x29, prints: "kv-purge", owner: "kv",
+		value: "when keys are removed that have expired"}}
 
 	// KVIndex is the key of a search index, by the key that all keys in it begin with.
 	KVIndex = Inner{layout{Kind: 0x2A, prints: "kv-index(%)", fields: []field{{asKey, "kv key"}},
@@ -203,8 +212,9 @@ var (
 		owner: "kv", value: "name of a branch, what it was forked from and merged into"}}
 
 	// KVBranchEntry is the key of what a branch has other than the one that it was forked from.
-	KVBranchEntry = Numbered{layout{Kind: 0x2D, prints: "kv-branch-entry/%%", fields: []field{{asUint, "branch"}, {asElements, "user key..."}},
-		owner: "kv", value: "entry of a branch, or that it has none"}}
+	KVBranchEntry = Numbered{layout{Kind: 0x2D, prints: "kv-branch-entry/%%",
+		fields: []field{{asUint, "branch"}, {asElements, "user key..."}},
+		owner:  "kv", value: "entry of a branch, or that it has none"}}
 
 	// Token is the key of a token, by its id.
 	Token = Name{layout{Kind: 0x2E, prints: "token(%)", fields: []field{{asString, "token id"}},

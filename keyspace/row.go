@@ -43,7 +43,8 @@ var spaces = [...]spaceFacts{
 	{spaceOutbox, "outbox", "sequence", "change record to publish"},
 	{spaceStore, "store", "name", "metadata of the store, such as its format version"},
 	{spaceListing, "listing", "namespace, type, field, value, key part...", "actor id; index that actors are found by"},
-	{spaceAudit, "audit", "0, sequence; or 1, namespace, type, key part..., sequence", "record of an operator's verb; or empty, its place in the log of one actor"},
+	{spaceAudit, "audit", "0, sequence; or 1, namespace, type, key part..., sequence",
+		"record of an operator's verb; or empty, its place in the log of one actor"},
 }
 
 // appendSpace appends the bytes that every row of a space begins with.

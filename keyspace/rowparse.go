@@ -26,7 +26,8 @@ const (
 	rowAuditActor                    // the same by actor: namespace, actorType, actorKey, seq
 )
 
-var rowNames = [...]string{"none", "data", "metadata", "head", "identity", "directory", "tombstone", "wake", "outbox", "meta", "listing", "audit", "audit of actor"}
+var rowNames = [...]string{"none", "data", "metadata", "head", "identity", "directory", "tombstone",
+	"wake", "outbox", "meta", "listing", "audit", "audit of actor"}
 
 // Row is a row of the store, taken apart. Type says which of the fields mean something. The others
 // are zero.

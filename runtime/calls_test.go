@@ -349,7 +349,8 @@ func TestAnswersOverAWebSocketNameTheirTrace(t *testing.T) {
 		} {
 			s.say(`{"id":1,%s%s}`, what, from)
 			got := s.hear().Traceresponse
-			errorIf(t, len(got) != 55 || !strings.HasPrefix(got, "00-"+trace) || strings.Contains(got, "b7ad6b7169203331") || !strings.HasSuffix(got, flag),
+			errorIf(t, len(got) != 55 || !strings.HasPrefix(got, "00-"+trace) ||
+				strings.Contains(got, "b7ad6b7169203331") || !strings.HasSuffix(got, flag),
 				"%s%s: %q", what, from, got)
 		}
 		s.say(`{"id":1,%s}`, what)

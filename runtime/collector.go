@@ -35,7 +35,8 @@ func (r *Runtime) openCollector(ctx context.Context) (err error) {
 		dir, _ := filepath.Abs(o.Dir)
 		id = uuid.NewSHA1(instances, []byte(hostname+"\x00"+dir))
 	}
-	for _, a := range []traces.Attribute{traces.String("service.name", "cairn"), traces.String("service.instance.id", id.String())} {
+	for _, a := range []traces.Attribute{traces.String("service.name", "cairn"),
+		traces.String("service.instance.id", id.String())} {
 		if !slices.ContainsFunc(r.attributes, func(b traces.Attribute) bool { return a.Key == b.Key }) {
 			r.attributes = append(r.attributes, a)
 		}
@@ -57,7 +58,8 @@ func (r *Runtime) openCollector(ctx context.Context) (err error) {
 // traceOptions are those of the part that records spans.
 func (r *Runtime) traceOptions() trace.Options {
 	o := &r.options.Traces
-	t := trace.Options{Off: o.Off, PerSecond: o.PerSecond, Share: o.Share, Slow: o.Slow, Types: o.Types, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes}
+	t := trace.Options{Off: o.Off, PerSecond: o.PerSecond, Share: o.Share, Slow: o.Slow,
+		Types: o.Types, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes}
 	if r.exporter != nil {
 		t.Exporter, t.Attributes = r.exporter, r.attributes
 	}

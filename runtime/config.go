@@ -195,7 +195,8 @@ func (c *config) apply(o *Options) {
 	o.NATSListen, o.NATSURL, o.NATSCredentials = c.NATS.Listen, c.NATS.URL, c.NATS.Credentials
 	o.NATSJetStream, o.NATSRoot = c.NATS.JetStream, c.NATS.Root
 	o.NoSync, o.PlainCommit = c.Storage.NoSync, c.Storage.PlainCommit
-	o.Memory, o.CacheBytes, o.MemTableBytes = int64(c.Memory), int64(c.Storage.CacheBytes), int64(c.Storage.MemTableBytes)
+	o.Memory, o.CacheBytes, o.MemTableBytes = int64(c.Memory), int64(c.Storage.CacheBytes),
+		int64(c.Storage.MemTableBytes)
 	o.MinFreeBytes = uint64(c.Storage.MinFreeBytes)
 	o.MaxAwake, o.MaxAwakeBytes = c.Actors.MaxAwake, int64(c.Actors.MaxAwakeBytes)
 	o.MaxWriteBytes, o.MaxMailboxBytes = int64(c.Actors.MaxWriteBytes), int64(c.Actors.MaxMailboxBytes)

@@ -61,7 +61,8 @@ type order struct {
 func newBureau(papers string, options ...workflow.Option) *bureau {
 	typ := actor.NewType[desk]("desk")
 	return &bureau{
-		typ: typ, run: actor.NewWorkflow[claim, string](typ, "handle"), papers: actor.NewQueue[string](typ, papers, actor.QueueConfig{ByRun: true}),
+		typ: typ, run: actor.NewWorkflow[claim, string](typ, "handle"), papers: actor.NewQueue[string](typ, papers,
+			actor.QueueConfig{ByRun: true}),
 		consent: actor.NewRequestQueue[string, bool](typ, "consent", actor.QueueConfig{ByRun: true}),
 		tidings: actor.NewQueue[string](typ, "tidings", actor.QueueConfig{}),
 		errands: actor.NewQueue[string](typ, "errands", actor.QueueConfig{Workers: true}),

@@ -104,7 +104,8 @@ func TestActorsAreFoundByConditions(t *testing.T) {
 			had, err := rank.Clear(ctx)
 			return fmt.Sprint(had), err
 		})
-		wantCode(t, errOf(do(h, "b05", func(_ *bot, ctx *actor.Context) (string, error) { _ = rank.Set(ctx, 9); return "", errRefused })), actor.FailedPrecondition)
+		wantCode(t, errOf(do(h, "b05",
+			func(_ *bot, ctx *actor.Context) (string, error) { _ = rank.Set(ctx, 9); return "", errRefused })), actor.FailedPrecondition)
 		must(t, h.Destroy(t.Context(), botAt("b06")))
 		for range 2 {
 			got := found(t, list, host.ListQuery{Sort: "-rank", Where: []string{"rank<3"}})

@@ -79,7 +79,8 @@ func TestASubscriptionEndsWithTheLifeOfItsActorAfterItsLastEvents(t *testing.T) 
 		following := subscribe(t, h, host.Subscription{})
 		behind := subscribe(t, h, host.Subscription{Resume: true}) // reads a page of the history, and has more to read
 		d, err := behind.Next(t.Context())
-		fatalIf(t, err != nil || len(d.Events) == 0 || len(d.Events) >= 700 || d.Events[0].Life != first, "%d events, %v", len(d.Events), err)
+		fatalIf(t, err != nil || len(d.Events) == 0 || len(d.Events) >= 700 ||
+			d.Events[0].Life != first, "%d events, %v", len(d.Events), err)
 		late := subscribe(t, h, host.Subscription{Resume: true, After: 3, Life: first}) // reads nothing yet
 		mustDo(t, h, "a", func(b *bot, ctx *actor.Context) (string, error) { ctx.DestroySelf(); return tell(2)(b, ctx) })
 		d, err = following.Next(t.Context())
@@ -260,7 +261,8 @@ func TestMessageThatATurnPostsToAnotherActorIsPartOfItsCommit(t *testing.T) {
 			},
 		} {
 			_, err := do(h, "a", func(_ *bot, ctx *actor.Context) (string, error) { return "", f(ctx) })
-			errorIf(t, err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(want, "with ")), "the turn ended with %v, want %q", err, want)
+			errorIf(t, err == nil ||
+				!strings.Contains(err.Error(), strings.TrimPrefix(want, "with ")), "the turn ended with %v, want %q", err, want)
 		}
 		errorIf(t, exists(t, h, "b"), "a turn that failed has posted")
 		mustDo(t, h, "a", func(_ *bot, ctx *actor.Context) (string, error) {
@@ -292,7 +294,8 @@ func TestPurgeSaysWhetherItIsDone(t *testing.T) {
 		errorIf(t, n != 10_001 || err != nil || len(node.Requests()) != 2, "%d in %d calls, %v", n, len(node.Requests()), err)
 		fill(3)
 		var out host.CountOutput
-		_, err = invoke(t, h, host.Request{Address: botA, Method: host.QueueDelete}, &host.QueueSelectInput{Queue: "carry", All: true}, &out)
+		_, err = invoke(t, h, host.Request{Address: botA, Method: host.QueueDelete},
+			&host.QueueSelectInput{Queue: "carry", All: true}, &out)
 		errorIf(t, err != nil || out != host.CountOutput{Count: 3}, "%+v, %v", out, err)
 	})
 }

@@ -52,7 +52,10 @@ func memoryParts() []memoryPart {
 		{"memtables", "MemTableBytes", 6, 256 << 20,
 			func(o *Options) int64 { return o.MemTableBytes }, func(o *Options, n int64) { o.MemTableBytes = n }},
 		{"sql", "SQL.MaxMemory", 12, 0,
-			func(o *Options) int64 { return plus(o.SQL.MaxMemory, o.SQL.MaxMemory/2) }, func(o *Options, n int64) { o.SQL.MaxMemory = n / 3 * 2 }},
+			func(o *Options) int64 {
+				return plus(o.SQL.MaxMemory,
+					o.SQL.MaxMemory/2)
+			}, func(o *Options, n int64) { o.SQL.MaxMemory = n / 3 * 2 }},
 		{"sql_temporary", "SQL.MaxTemporary", 4, 512 << 20,
 			func(o *Options) int64 { return o.SQL.MaxTemporary }, func(o *Options, n int64) { o.SQL.MaxTemporary = n }},
 		{"actors", "MaxAwakeBytes", 6, 0,

@@ -84,12 +84,14 @@ func TestDivisionOfTheMemoryIsUsedLoggedAndShown(t *testing.T) {
 	defer rt.Close()
 	got := debug.SetMemoryLimit(-1)
 	errorIf(t, got != limit, "opening a node changes the process's memory limit from %d to %d", limit, got)
-	for _, want := range []string{"memory is divided", "budget=256MiB", `by="the configuration"`, "cache=10MiB", "memtables=24MiB", "sql=48MiB", "actors=24MiB"} {
+	for _, want := range []string{"memory is divided", "budget=256MiB", `by="the configuration"`, "cache=10MiB",
+		"memtables=24MiB", "sql=48MiB", "actors=24MiB"} {
 		errorIf(t, !strings.Contains(log.String(), want), "the log lacks %s: %s", want, log.String())
 	}
 	w := httptest.NewRecorder()
 	rt.Handler().ServeHTTP(w, httptest.NewRequest("GET", "http://127.0.0.1/metrics", nil))
-	for _, want := range []string{`cairn_memory_budget_bytes{part="all"} 2.68435456e+08`, `cairn_memory_budget_bytes{part="cache"} 1.048576e+07`} {
+	for _, want := range []string{`cairn_memory_budget_bytes{part="all"} 2.68435456e+08`,
+		`cairn_memory_budget_bytes{part="cache"} 1.048576e+07`} {
 		errorIf(t, !strings.Contains(w.Body.String(), want), "the metrics lack %s", want)
 	}
 }
@@ -140,7 +142,8 @@ func configured(t *testing.T, text string) (o Options, err error) {
 }
 
 func TestConfigurationTakesSizes(t *testing.T) {
-	o, err := configured(t, "memory = \"512MiB\"\n[storage]\ncache_bytes = 1048576\nmemtable_bytes = \"2MiB\"\n[sql]\nmax_temporary = \"1GiB\"\n")
+	o, err := configured(t,
+		"memory = \"512MiB\"\n[storage]\ncache_bytes = 1048576\nmemtable_bytes = \"2MiB\"\n[sql]\nmax_temporary = \"1GiB\"\n")
 	errorIf(t, err != nil || o.Memory != 512<<20 || o.CacheBytes != 1<<20 || o.MemTableBytes != 2<<20 || o.SQL.MaxTemporary != 1<<30,
 		"%+v, %v", o, err)
 	// The command's scenarios have what is refused.
@@ -176,19 +179,29 @@ func TestMemoryOfTheMachineIsReadFromItsFiles(t *testing.T) {
 		want   int64
 		source string
 	}{
-		"nothing is known":   {nil, 0, ""},
-		"no cgroups":         {map[string]string{"proc/meminfo": meminfo}, 8 << 30, "the machine"},
-		"faulty meminfo":     {map[string]string{"proc/meminfo": "MemTotal: much kB\n"}, 0, ""},
-		"version 2":          {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/app.slice/cairn.service\n", "sys/fs/cgroup/app.slice/cairn.service/memory.max": "536870912\n"}, 512 << 20, "the cgroup"},
-		"version 2, no max":  {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/app\n", "sys/fs/cgroup/app/memory.max": "max\n"}, 8 << 30, "the machine"},
-		"version 2, above":   {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "1073741824\n", "sys/fs/cgroup/a/b/memory.max": "2147483648\n"}, 1 << 30, "the cgroup"},
-		"version 2, as root": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "268435456\n"}, 256 << 20, "the cgroup"},
-		"version 2, hidden":  {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/../../kubepods/x\n", "sys/fs/cgroup/memory.max": "268435456\n"}, 256 << 20, "the cgroup"},
-		"version 1":          {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "5:cpu,cpuacct:/x\n4:memory:/docker/1\n", "sys/fs/cgroup/memory/docker/1/memory.limit_in_bytes": "536870912\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": noLimit}, 512 << 20, "the cgroup"},
-		"version 1, hidden":  {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "4:memory:/docker/1\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "134217728\n"}, 128 << 20, "the cgroup"},
-		"version 1, none":    {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "4:memory:/\n0::/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": noLimit}, 8 << 30, "the machine"},
-		"larger than it is":  {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "17179869184\n"}, 8 << 30, "the machine"},
-		"faulty files":       {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "memory\n4:memory\n0::/a\n", "sys/fs/cgroup/a/memory.max": "-5\n"}, 8 << 30, "the machine"},
+		"nothing is known": {nil, 0, ""},
+		"no cgroups":       {map[string]string{"proc/meminfo": meminfo}, 8 << 30, "the machine"},
+		"faulty meminfo":   {map[string]string{"proc/meminfo": "MemTotal: much kB\n"}, 0, ""},
+		"version 2": {map[string]string{"proc/meminfo": meminfo,
+			"proc/self/cgroup": "0::/app.slice/cairn.service\n", "sys/fs/cgroup/app.slice/cairn.service/memory.max": "536870912\n"}, 512 << 20, "the cgroup"},
+		"version 2, no max": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/app\n",
+			"sys/fs/cgroup/app/memory.max": "max\n"}, 8 << 30, "the machine"},
+		"version 2, above": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n",
+			"sys/fs/cgroup/a/memory.max": "1073741824\n", "sys/fs/cgroup/a/b/memory.max": "2147483648\n"}, 1 << 30, "the cgroup"},
+		"version 2, as root": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n",
+			"sys/fs/cgroup/memory.max": "268435456\n"}, 256 << 20, "the cgroup"},
+		"version 2, hidden": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/../../kubepods/x\n",
+			"sys/fs/cgroup/memory.max": "268435456\n"}, 256 << 20, "the cgroup"},
+		"version 1": {map[string]string{"proc/meminfo": meminfo,
+			"proc/self/cgroup": "5:cpu,cpuacct:/x\n4:memory:/docker/1\n", "sys/fs/cgroup/memory/docker/1/memory.limit_in_bytes": "536870912\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": noLimit}, 512 << 20, "the cgroup"},
+		"version 1, hidden": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "4:memory:/docker/1\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": "134217728\n"}, 128 << 20, "the cgroup"},
+		"version 1, none": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "4:memory:/\n0::/\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": noLimit}, 8 << 30, "the machine"},
+		"larger than it is": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a\n",
+			"sys/fs/cgroup/a/memory.max": "17179869184\n"}, 8 << 30, "the machine"},
+		"faulty files": {map[string]string{"proc/meminfo": meminfo,
+			"proc/self/cgroup": "memory\n4:memory\n0::/a\n", "sys/fs/cgroup/a/memory.max": "-5\n"}, 8 << 30, "the machine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := make(fstest.MapFS)

@@ -43,15 +43,18 @@ func TestMetricsShowTypesMailboxesQueuesAndTheStore(t *testing.T) {
 		}{
 			{"cairn_queue_depth", "pending", 2}, {"cairn_queue_depth", "processing", 1}, {"cairn_queue_depth", "dead", 0},
 			{"cairn_queue_oldest_seconds", "bot", 5}, {"cairn_queue_depth_unread", "", 0},
-			{"cairn_type_actors_awake", "bot", 1}, {"cairn_type_actors", "bot", 1}, {"cairn_mailbox_items", "bot", 0}, {"cairn_mailbox_bytes", "", 0},
+			{"cairn_type_actors_awake", "bot", 1}, {"cairn_type_actors", "bot", 1}, {"cairn_mailbox_items", "bot",
+				0}, {"cairn_mailbox_bytes", "", 0},
 			{"cairn_type_commits_total", "bot", metric(t, h, "cairn_commits_total", "")},
 			{"cairn_type_commit_turns_total", "bot", metric(t, h, "cairn_commit_turns_total", "")},
 			{"cairn_store_writable", "", 1}, {"cairn_wake_failures_total", "", 0}, {"cairn_store_memtables", "", 1},
 		} {
-			errorIf(t, metric(t, h, c.name, c.label) != c.want, "%s %s is %v, want %v", c.name, c.label, metric(t, h, c.name, c.label), c.want)
+			errorIf(t, metric(t, h, c.name, c.label) != c.want, "%s %s is %v, want %v", c.name, c.label,
+				metric(t, h, c.name, c.label), c.want)
 		}
 		errorIf(t, metric(t, h, "cairn_commits_total", "") < 5, "%v commits", metric(t, h, "cairn_commits_total", ""))
-		for _, name := range []string{"cairn_store_sync_seconds", "cairn_store_gate_seconds", "cairn_wake_seconds", "cairn_type_alarm_lag_seconds"} {
+		for _, name := range []string{"cairn_store_sync_seconds", "cairn_store_gate_seconds", "cairn_wake_seconds",
+			"cairn_type_alarm_lag_seconds"} {
 			errorIf(t, observed(t, h, name) == 0, "%s observed nothing", name)
 		}
 		for _, kind := range []string{"queue", "queue-stats"} {
@@ -131,13 +134,15 @@ func TestANodeSendsItsMetricsToACollector(t *testing.T) {
 // stop a node that sends nothing.
 func TestVariablesCountOnlyIfTheyNameACollector(t *testing.T) {
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "shop")
-	for _, name := range []string{"OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_BSP_SCHEDULE_DELAY", "OTEL_METRIC_EXPORT_INTERVAL"} {
+	for _, name := range []string{"OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_EXPORTER_OTLP_PROTOCOL",
+		"OTEL_BSP_SCHEDULE_DELAY", "OTEL_METRIC_EXPORT_INTERVAL"} {
 		t.Setenv(name, "none")
 	}
 	dir := t.TempDir()
 	r, _ := openWith(t, dir, 0)
 	must(t, r.Close())
-	for name, value := range map[string]string{"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "1000", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"} {
+	for name, value := range map[string]string{"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "1000",
+		"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"} {
 		t.Setenv(name, value)
 	}
 	_, err := runtime.Open(t.Context(), runtime.Options{Dir: dir, Actors: []actor.Definition{botDefinition(actor.Spec[bot]{})}})
@@ -202,7 +207,8 @@ func TestProfilesShowTheTypeAndTheWorkOfAGoroutine(t *testing.T) {
 		{"/debug/pprof/allocs?debug=1", "", http.StatusOK, ""},
 		{"/debug/pprof/trace?seconds=0.1", "", http.StatusOK, ""},
 		{"/metrics", "", http.StatusNotFound, ""},
-		{"/debug/pprof/", "evil.example", http.StatusForbidden, ""}, // a page whose own host name resolves to 127.0.0.1 must not read profiles
+		// a page whose own host name resolves to 127.0.0.1 must not read profiles
+		{"/debug/pprof/", "evil.example", http.StatusForbidden, ""},
 	} {
 		status, body := fetch(t, rt, c.path, c.host)
 		errorIf(t, status != c.want || !strings.Contains(body, c.text), "%s of %q is %d %s", c.path, c.host, status, body)

@@ -42,9 +42,11 @@ func TestRandomHistoriesAgreeWithTheModel(t *testing.T) {
 			t.Parallel()
 			config := actortest.Config{Seed: uint64(seed + 1), UnsyncedPercent: 2 * seed % 3 * 40}
 			config.Run(t, func(t *testing.T, h *actortest.Harness) { newModel(t, h, uint64(seed), &dead).run() },
-				botDefinition(actor.Spec[bot]{IdleTimeout: time.Second, Limits: actor.Limits{SendAttempts: 1000}, Migrations: []actor.Migration{
-					{Name: "1", SQL: "CREATE TABLE entry (id INTEGER PRIMARY KEY, name TEXT NOT NULL, text TEXT); CREATE UNIQUE INDEX entry_name ON entry (name)"},
-				}}))
+				botDefinition(actor.Spec[bot]{IdleTimeout: time.Second, Limits: actor.Limits{SendAttempts: 1000},
+					Migrations: []actor.Migration{
+						{Name: "1",
+							SQL: "CREATE TABLE entry (id INTEGER PRIMARY KEY, name TEXT NOT NULL, text TEXT); CREATE UNIQUE INDEX entry_name ON entry (name)"},
+					}}))
 		})
 	}
 }
@@ -82,9 +84,11 @@ const (
 )
 
 func newModel(t *testing.T, h *actortest.Harness, seed uint64, dead *atomic.Int64) *model {
-	m := &model{t: t, h: h, dead: dead, rows: seed%2 == 1, random: rand.New(rand.NewPCG(seed, 99)), bots: make(map[string]*expected), fails: make(map[int]int)}
+	m := &model{t: t, h: h, dead: dead, rows: seed%2 == 1, random: rand.New(rand.NewPCG(seed, 99)),
+		bots: make(map[string]*expected), fails: make(map[int]int)}
 	for i := range modelBots {
-		m.bots[fmt.Sprint("w", i)] = &expected{maybe: map[string]bool{}, armed: map[string]bool{}, sent: map[string][]int{}, unknown: map[int]bool{}}
+		m.bots[fmt.Sprint("w", i)] = &expected{maybe: map[string]bool{}, armed: map[string]bool{},
+			sent: map[string][]int{}, unknown: map[int]bool{}}
 	}
 	return m
 }
@@ -257,7 +261,8 @@ func (m *model) start(wg *sync.WaitGroup) {
 		case actor.CodeOf(err) == actor.Unavailable:
 			e.maybe[entry] = true
 			e.unknown[n] = true
-		case kind == 0 && actor.CodeOf(err) == actor.FailedPrecondition, kind == 1 && actor.CodeOf(err) == actor.Crashed, actor.CodeOf(err) == actor.ActorFailed:
+		case kind == 0 && actor.CodeOf(err) == actor.FailedPrecondition, kind == 1 &&
+			actor.CodeOf(err) == actor.Crashed, actor.CodeOf(err) == actor.ActorFailed:
 		default:
 			m.t.Errorf("call %s of %s: %q, %v", entry, key, out, err)
 		}
@@ -405,7 +410,8 @@ func (m *model) find(key string, log []string) {
 			found = append(found, ref.Key()[0])
 		}
 		want := min(1, len(log))
-		fatalIf(m.t, len(log) > 0 && !slices.Equal(found, []string{key}) || len(log) == 0 && q.Sort != "" && want != len(found), "%s with the log %v: %+v finds %v", key, log, q, found)
+		fatalIf(m.t, len(log) > 0 && !slices.Equal(found, []string{key}) ||
+			len(log) == 0 && q.Sort != "" && want != len(found), "%s with the log %v: %+v finds %v", key, log, q, found)
 	}
 }
 
@@ -433,7 +439,8 @@ func (m *model) places(key string) map[string][]string {
 	must(m.t, err)
 	var queue host.QueueListOutput
 	var alarms host.AlarmListOutput
-	must(m.t, errOf(invoke(m.t, m.h, host.Request{Address: botAt(key), Method: host.QueuePeek}, host.QueueListInput{Queue: "carry", Limit: 1000}, &queue)))
+	must(m.t, errOf(invoke(m.t, m.h, host.Request{Address: botAt(key), Method: host.QueuePeek},
+		host.QueueListInput{Queue: "carry", Limit: 1000}, &queue)))
 	must(m.t, errOf(invoke(m.t, m.h, host.Request{Address: botAt(key), Method: host.AlarmList}, nil, &alarms)))
 	for _, q := range queue.Messages {
 		all["the queue"] = append(all["the queue"], strings.Trim(string(q.Body), `"`))

@@ -125,7 +125,8 @@ func (o *Offline) List(_ context.Context, q host.ListQuery) (host.ListPage, erro
 // of the index that is missing, or that no actor has, and returns how many rows there are; built is
 // false, and nothing is compared, if an earlier release wrote the data and no node of this one has
 // run on it.
-func (o *Offline) CheckIndex(ctx context.Context, fault func(row string, missing bool)) (rows int, built bool, err error) {
+func (o *Offline) CheckIndex(ctx context.Context, fault func(row string, missing bool)) (rows int,
+	built bool, err error) {
 	if built, err = o.store.ListingBuilt(); err != nil || !built {
 		return 0, false, err
 	}

@@ -295,7 +295,8 @@ func (o *Options) Validate() error {
 		}
 	}
 	if o.Listen != "" {
-		if err := exposed("listen", o.Listen, o.Token != "" || o.Authorize != nil, "a token (CAIRN_TOKEN) or Options.Authorize"); err != nil {
+		if err := exposed("listen", o.Listen, o.Token != "" ||
+			o.Authorize != nil, "a token (CAIRN_TOKEN) or Options.Authorize"); err != nil {
 			faults = append(faults, err)
 		}
 	}
@@ -335,14 +336,19 @@ func (o *Options) Validate() error {
 		name  string
 		value int64
 	}{
-		{"Memory", o.Memory}, {"CacheBytes", o.CacheBytes}, {"MemTableBytes", o.MemTableBytes}, {"MaxWriteBytes", o.MaxWriteBytes},
-		{"MaxMailboxBytes", o.MaxMailboxBytes}, {"MaxEventBytes", o.MaxEventBytes}, {"SQL.MaxTemporary", o.SQL.MaxTemporary}, {"Gateway.MemoryBytes", o.Gateway.MemoryBytes},
+		{"Memory", o.Memory}, {"CacheBytes", o.CacheBytes}, {"MemTableBytes",
+			o.MemTableBytes}, {"MaxWriteBytes", o.MaxWriteBytes},
+		{"MaxMailboxBytes", o.MaxMailboxBytes}, {"MaxEventBytes",
+			o.MaxEventBytes}, {"SQL.MaxTemporary", o.SQL.MaxTemporary}, {"Gateway.MemoryBytes", o.Gateway.MemoryBytes},
 		{"MaxAwake", int64(o.MaxAwake)}, {"MaxAwakeBytes", o.MaxAwakeBytes}, {"IdleTimeout", int64(o.IdleTimeout)},
 		{"SQL.MaxOpen", int64(o.SQL.MaxOpen)}, {"SQL.MaxMemory", o.SQL.MaxMemory}, {"SQL.ConnMemory", o.SQL.ConnMemory},
 		{"SQL.CacheBytes", o.SQL.CacheBytes}, {"SQL.TurnBytes", o.SQL.TurnBytes}, {"SQL.Temporary", o.SQL.Temporary},
 		{"SQL.MaxLength", int64(o.SQL.MaxLength)}, {"SQL.IdleTime", int64(o.SQL.IdleTime)},
-		{"Traces.PerSecond", o.Traces.PerSecond}, {"Traces.Slow", int64(o.Traces.Slow)}, {"Traces.MaxAge", int64(o.Traces.MaxAge)}, {"AuditMaxAge", int64(o.AuditMaxAge)}, {"Traces.MaxBytes", o.Traces.MaxBytes},
-		{"TurnGrace", int64(o.TurnGrace)}, {"DrainTimeout", int64(o.DrainTimeout)}, {"AlarmConcurrency", int64(o.AlarmConcurrency)},
+		{"Traces.PerSecond", o.Traces.PerSecond}, {"Traces.Slow",
+			int64(o.Traces.Slow)}, {"Traces.MaxAge", int64(o.Traces.MaxAge)},
+		{"AuditMaxAge", int64(o.AuditMaxAge)}, {"Traces.MaxBytes", o.Traces.MaxBytes},
+		{"TurnGrace", int64(o.TurnGrace)}, {"DrainTimeout",
+			int64(o.DrainTimeout)}, {"AlarmConcurrency", int64(o.AlarmConcurrency)},
 	} {
 		if d.value < 0 {
 			fault("runtime: Options.%s is negative", d.name)

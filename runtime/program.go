@@ -225,7 +225,8 @@ func (p Program) parse(args []string, stdout, stderr io.Writer) (Options, error)
 	}
 	o.Actors, o.NATSServer = p.Actors, p.NATSServer
 	if o.NATSListen != "" && p.NATSServer == nil {
-		return Options{}, &usageError{fmt.Errorf("%s has no NATS server to listen on %s: use one elsewhere with --nats-url", p.Name, o.NATSListen)}
+		return Options{},
+			&usageError{fmt.Errorf("%s has no NATS server to listen on %s: use one elsewhere with --nats-url", p.Name, o.NATSListen)}
 	}
 	o.Logger = slog.New(slog.NewTextHandler(stderr, nil))
 	if err := o.Validate(); err != nil {

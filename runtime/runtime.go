@@ -77,7 +77,8 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 	if err := r.openCollector(ctx); err != nil {
 		return nil, err
 	}
-	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := o.memoryMetrics(r.registry, budget); err != nil {
 		return nil, err
 	}
@@ -132,7 +133,8 @@ func (r *Runtime) buildListing(ctx context.Context) error {
 
 func openStore(ctx context.Context, o *Options) (*engine.Store, error) {
 	e := engine.Options{
-		Dir: filepath.Join(o.Dir, "store"), DataDir: o.Dir, Disk: o.Disk, PlainCommit: o.PlainCommit, CacheBytes: o.CacheBytes,
+		Dir: filepath.Join(o.Dir,
+			"store"), DataDir: o.Dir, Disk: o.Disk, PlainCommit: o.PlainCommit, CacheBytes: o.CacheBytes,
 		MemTableBytes: uint64(o.MemTableBytes / memTables), WriteBytes: o.MaxWriteBytes, MinFreeBytes: o.MinFreeBytes, Logger: o.Logger,
 		AcceptDataLoss: o.AcceptDataLoss,
 	}
@@ -245,7 +247,8 @@ func (r *Runtime) startNode() error {
 			return fmt.Errorf("runtime: serve calls over NATS: %w", err)
 		}
 	}
-	return errors.Join(r.registry.Register(storeMetrics{r.store}), r.registry.Register(newStorageMetrics(r.store, o.Namespace)),
+	return errors.Join(r.registry.Register(storeMetrics{r.store}),
+		r.registry.Register(newStorageMetrics(r.store, o.Namespace)),
 		r.registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "cairn_trace_spans_unsent_total", Help: "Spans that the collector did not get; see the log.",
 		}, r.unsent)))
@@ -503,7 +506,8 @@ func (r *Runtime) ExportSQL(ctx context.Context, a host.Address, w io.Writer) er
 // logged. The file is held in memory, and bounded by Limits.WriteSetBytes of the type. The error
 // code is InvalidArgument for a file that is not a sound database, and TooLarge or QuotaExceeded
 // for one that does not fit.
-func (r *Runtime) ImportSQL(ctx context.Context, a host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
+func (r *Runtime) ImportSQL(ctx context.Context, a host.Address, file io.Reader,
+	reason string) (host.SQLStatusOutput, error) {
 	return r.node.ImportSQL(ctx, a, file, reason)
 }
 

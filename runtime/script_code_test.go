@@ -172,7 +172,8 @@ func (x *execution) body(l *statement) func(sc *workflow.StepCtx) (string, error
 			if _, err := x.bureau.order.Call(sc, x.bureau.typ.Ref(task, "other"), order{What: "open"}); err != nil {
 				return "", err
 			}
-			return task.Type(), actor.Enter(task, func(d *desk, _ *actor.Context) error { d.Notes = append(d.Notes, "entered"); return nil })
+			return task.Type(),
+				actor.Enter(task, func(d *desk, _ *actor.Context) error { d.Notes = append(d.Notes, "entered"); return nil })
 		}
 		if l.option("size") != "" {
 			return l.text(), nil
@@ -274,7 +275,8 @@ func (x *execution) do(ctx workflow.Context, l *statement) (string, error) {
 		return actor.AwaitState(ctx, name, func(d desk) (string, bool) { return fmt.Sprint("paid ", d.Paid), d.Open })
 	case "spawn": // spawn NAME KEY WAY; on=TYPE for a type that the node may not have
 		if on := l.option("on"); on != "" {
-			c, err := workflow.Spawn(ctx, name, workflow.NewFunction("handle", runClaim), claim{}, workflow.OnActor(workflow.Destination{Type: on, Key: []string{"b"}}))
+			c, err := workflow.Spawn(ctx, name, workflow.NewFunction("handle", runClaim), claim{},
+				workflow.OnActor(workflow.Destination{Type: on, Key: []string{"b"}}))
 			x.children[name] = c
 			return "", err
 		}

@@ -569,7 +569,8 @@ func (s *scene) status(key string, r handle.Run[claim, string]) string {
 // Before=1h (ago) or Cursor=x.
 func (s *scene) runs(ctx context.Context, words []string) string {
 	l := statement{words: append([]string{"runs"}, words...)}
-	q := host.RunQuery{State: wfhost.State(l.option("State")), Reason: wfhost.PauseReason(l.option("Reason")), Type: l.option("Type"), Limit: number(l.option("Limit")), Cursor: l.option("Cursor")}
+	q := host.RunQuery{State: wfhost.State(l.option("State")), Reason: wfhost.PauseReason(l.option("Reason")),
+		Type: l.option("Type"), Limit: number(l.option("Limit")), Cursor: l.option("Cursor")}
 	if d, err := time.ParseDuration(l.option("Before")); err == nil {
 		q.Before = time.Now().Add(-d)
 	}

@@ -30,8 +30,10 @@ func newStorageMetrics(store *engine.Store, namespace string) *storageMetrics {
 	}
 	return &storageMetrics{store: store, namespace: namespace,
 		actors: desc("actors", "Actors that exist, asleep ones included, by actor type."),
-		size:   desc("bytes", "Bytes of the keys and values of actors, by actor type. Traces are not in them; each actor's are rounded down to four binary digits."),
-		kinds:  desc("kind_bytes", "Bytes of the rows of actors, by actor type and kind of key: an estimate from a sample.", "kind"),
+		size: desc("bytes",
+			"Bytes of the keys and values of actors, by actor type. Traces are not in them; each actor's are rounded down to four binary digits."),
+		kinds: desc("kind_bytes",
+			"Bytes of the rows of actors, by actor type and kind of key: an estimate from a sample.", "kind"),
 	}
 }
 
@@ -45,7 +47,8 @@ func (s *storageMetrics) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. It shows nothing while the index of actors is built.
 func (s *storageMetrics) Collect(ch chan<- prometheus.Metric) {
 	show := func(desc *prometheus.Desc, value int64, labels ...string) {
-		if m, err := prometheus.NewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...); err == nil { // a label may be no UTF-8
+		// a label may be no UTF-8
+		if m, err := prometheus.NewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...); err == nil {
 			ch <- m
 		}
 	}

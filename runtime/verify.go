@@ -91,11 +91,13 @@ func Verify(ctx context.Context, o Options) (v Verification, err error) {
 func (p Program) verify(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet(p.Name+" workflow verify", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	o := Options{Actors: p.Actors, Logger: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	o := Options{Actors: p.Actors,
+		Logger: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	flags.StringVar(&o.Dir, "data", or(p.Dir, DefaultDir), "`directory` of the data, or of a copy of it")
 	flags.StringVar(&o.Namespace, "namespace", "", "`namespace` of the actors; the usual one if empty")
 	flags.Usage = func() {
-		fmt.Fprintf(flags.Output(), "Usage: %s workflow verify [flags]\n\nReplays every workflow run that lives with the code of this program, read-only, and lists those that do not fit it.\n\n", p.Name)
+		fmt.Fprintf(flags.Output(),
+			"Usage: %s workflow verify [flags]\n\nReplays every workflow run that lives with the code of this program, read-only, and lists those that do not fit it.\n\n", p.Name)
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -112,7 +114,8 @@ func (p Program) verify(ctx context.Context, args []string, stdout, stderr io.Wr
 		return err
 	}
 	for _, u := range v.Unfit {
-		fmt.Fprintf(stdout, "%s/%s: workflow %s, run %s: %s\n", u.Type, strings.Join(u.Key, "/"), u.Workflow, u.Run, u.Reason)
+		fmt.Fprintf(stdout, "%s/%s: workflow %s, run %s: %s\n", u.Type, strings.Join(u.Key, "/"),
+			u.Workflow, u.Run, u.Reason)
 		for line := range strings.Lines(u.Report) {
 			fmt.Fprintf(stdout, "    %s\n", strings.TrimRight(line, "\n"))
 		}

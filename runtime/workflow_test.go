@@ -122,7 +122,8 @@ func TestFunctionThatEndsTheProcessIsPausedAfterFourStarts(t *testing.T) {
 			for {
 				out, died := nodeProcess(t, dir, how, "")
 				if !died {
-					errorIf(t, !strings.Contains(out, "paused crashing: the process has ended 4 times in a row while the workflow function ran"),
+					errorIf(t,
+						!strings.Contains(out, "paused crashing: the process has ended 4 times in a row while the workflow function ran"),
 						"after %d deaths: %s", deaths, out)
 					break
 				}
@@ -216,7 +217,8 @@ func TestFunctionThatWaitsForTheStoreIsNotPaused(t *testing.T) {
 		_, err := workflow.Receive(ctx, "paper", office.papers)
 		return read, err
 	})
-	for name, limit := range map[string]time.Duration{"longer than an operation may take": 10 * time.Second, "longer than a turn": time.Second} {
+	for name, limit := range map[string]time.Duration{"longer than an operation may take": 10 * time.Second,
+		"longer than a turn": time.Second} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode()
@@ -273,7 +275,8 @@ func TestRunThatEndsTheProcessIsPausedOffline(t *testing.T) {
 		page, err := o.Runs(t.Context(), host.RunQuery{Reason: wfhost.PausedOperator})
 		fatalIf(t, err != nil || len(page.Runs) != 1 || page.Runs[0].Text != "it kills the node", "%+v, %v", page, err)
 		log, err := o.Audit(t.Context(), audit.Query{Verb: host.WorkflowPause})
-		fatalIf(t, err != nil || len(log.Records) != 1 || log.Records[0].Channel != "offline" || log.Records[0].Reason != "it kills the node" || log.Records[0].Version == 0, "%+v, %v", log, err)
+		fatalIf(t, err != nil || len(log.Records) != 1 || log.Records[0].Channel != "offline" ||
+			log.Records[0].Reason != "it kills the node" || log.Records[0].Version == 0, "%+v, %v", log, err)
 	})
 	s, err := engine.Open(t.Context(), engine.Options{Dir: filepath.Join(dir, "store")})
 	must(t, err)
@@ -316,7 +319,8 @@ func TestRunThatIsTerminatedOfflineTellsItsParent(t *testing.T) {
 	fatalIf(t, !errors.Is(err, engine.ErrLocked), "while a node runs: %v", err)
 	must(t, rt.Close())
 	offline(t, dir, func(o *runtime.Offline) {
-		_, err := runtime.Open(ctx, runtime.Options{Dir: dir, Actors: []actor.Definition{office.definition()}, Logger: slog.New(slog.DiscardHandler)})
+		_, err := runtime.Open(ctx,
+			runtime.Options{Dir: dir, Actors: []actor.Definition{office.definition()}, Logger: slog.New(slog.DiscardHandler)})
 		fatalIf(t, !errors.Is(err, engine.ErrLocked), "a node while the data is open: %v", err)
 		end := host.RunControl{Verb: host.WorkflowTerminate, Reason: "enough"}
 		must(t, o.ControlRun(ctx, deskAt("child"), end))
@@ -371,7 +375,8 @@ func TestWorkflowVerifyFindsRunsThatDoNotFit(t *testing.T) {
 		return "", workflow.Sleep(ctx, "other", time.Hour)
 	})
 	out, err = verify()
-	errorIf(t, !errors.Is(err, runtime.ErrUnfit) || !strings.Contains(out, "desk") || !strings.Contains(out, "diverged"), "%q, %v", out, err)
+	errorIf(t, !errors.Is(err, runtime.ErrUnfit) || !strings.Contains(out, "desk") ||
+		!strings.Contains(out, "diverged"), "%q, %v", out, err)
 	// A list is a list in JSON, also if it is empty, as the key of an actor may be.
 	v, err = runtime.Verify(ctx, options(refunds))
 	errorIf(t, err != nil || len(v.Unfit) != 1 || v.Unfit[0].Key == nil, "%+v, %v", v, err)

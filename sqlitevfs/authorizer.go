@@ -83,7 +83,8 @@ func (a *authorizer) takeOver(k class, name string) sqlite3.AuthorizerReturnCode
 }
 
 // decide is asked by SQLite. See its list of action codes for what the names are.
-func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, _, inside string) sqlite3.AuthorizerReturnCode {
+func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, _,
+	inside string) sqlite3.AuthorizerReturnCode {
 	if a.internal {
 		return sqlite3.AUTH_OK
 	}
@@ -93,7 +94,8 @@ func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, 
 		}
 		return sqlite3.AUTH_OK
 	}
-	if (!a.reserved || inside != "") && usesReserved(action, third, fourth) && !(a.checking && action == sqlite3.AUTH_READ) {
+	if (!a.reserved || inside != "") && usesReserved(action, third, fourth) &&
+		!(a.checking && action == sqlite3.AUTH_READ) {
 		return a.deny("tables whose names begin with "+ReservedPrefix, "the runtime keeps them")
 	}
 	switch action {
@@ -138,10 +140,12 @@ func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, 
 
 	case sqlite3.AUTH_ALTER_TABLE:
 		a.saw.alters = a.watching
-	case sqlite3.AUTH_CREATE_TEMP_INDEX, sqlite3.AUTH_CREATE_TEMP_TABLE, sqlite3.AUTH_CREATE_TEMP_TRIGGER, sqlite3.AUTH_CREATE_TEMP_VIEW:
+	case sqlite3.AUTH_CREATE_TEMP_INDEX, sqlite3.AUTH_CREATE_TEMP_TABLE,
+		sqlite3.AUTH_CREATE_TEMP_TRIGGER, sqlite3.AUTH_CREATE_TEMP_VIEW:
 		a.stain("a temporary table")
 	}
-	if makesMigrationTable(action, third) || changesMigrationTable(action, third, fourth) && (a.migrated || a.c.file.meta.Migrations > 0) {
+	if makesMigrationTable(action, third) ||
+		changesMigrationTable(action, third, fourth) && (a.migrated || a.c.file.meta.Migrations > 0) {
 		return a.deny("changes of the table "+migrationTable, "it says which migrations were applied")
 	}
 	return sqlite3.AUTH_OK
@@ -151,7 +155,8 @@ func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, 
 // migrations. It does not see a rename: SQLite says what is renamed, not to what.
 func makesMigrationTable(action sqlite3.AuthorizerActionCode, third string) bool {
 	switch action {
-	case sqlite3.AUTH_CREATE_TABLE, sqlite3.AUTH_CREATE_TEMP_TABLE, sqlite3.AUTH_CREATE_VIEW, sqlite3.AUTH_CREATE_TEMP_VIEW, sqlite3.AUTH_CREATE_VTABLE:
+	case sqlite3.AUTH_CREATE_TABLE, sqlite3.AUTH_CREATE_TEMP_TABLE, sqlite3.AUTH_CREATE_VIEW,
+		sqlite3.AUTH_CREATE_TEMP_VIEW, sqlite3.AUTH_CREATE_VTABLE:
 		return strings.EqualFold(third, migrationTable)
 	}
 	return false
@@ -182,7 +187,8 @@ func usesReserved(action sqlite3.AuthorizerActionCode, third, fourth string) boo
 		sqlite3.AUTH_CREATE_TABLE, sqlite3.AUTH_CREATE_TEMP_TABLE, sqlite3.AUTH_CREATE_VIEW, sqlite3.AUTH_CREATE_TEMP_VIEW, sqlite3.AUTH_CREATE_VTABLE,
 		sqlite3.AUTH_DROP_TABLE, sqlite3.AUTH_DROP_TEMP_TABLE, sqlite3.AUTH_DROP_VIEW, sqlite3.AUTH_DROP_TEMP_VIEW, sqlite3.AUTH_DROP_VTABLE:
 		return isReserved(third)
-	case sqlite3.AUTH_ALTER_TABLE, sqlite3.AUTH_CREATE_INDEX, sqlite3.AUTH_CREATE_TEMP_INDEX, sqlite3.AUTH_DROP_INDEX, sqlite3.AUTH_DROP_TEMP_INDEX,
+	case sqlite3.AUTH_ALTER_TABLE, sqlite3.AUTH_CREATE_INDEX, sqlite3.AUTH_CREATE_TEMP_INDEX,
+		sqlite3.AUTH_DROP_INDEX, sqlite3.AUTH_DROP_TEMP_INDEX,
 		sqlite3.AUTH_CREATE_TRIGGER, sqlite3.AUTH_CREATE_TEMP_TRIGGER, sqlite3.AUTH_DROP_TRIGGER, sqlite3.AUTH_DROP_TEMP_TRIGGER:
 		return isReserved(fourth) || isReserved(third)
 	}
@@ -226,7 +232,8 @@ func (c *conn) explain(err error) error {
 	}
 	var code sqlite3.ErrorCode
 	// Of a function SQLite says that it is not authorized with the code of any error.
-	if c.auth.refusal != "" && errors.As(err, &code) && (code == sqlite3.AUTH || strings.Contains(err.Error(), ": not authorized to use function: ")) {
+	if c.auth.refusal != "" && errors.As(err, &code) &&
+		(code == sqlite3.AUTH || strings.Contains(err.Error(), ": not authorized to use function: ")) {
 		err = &Error{Code: int(sqlite3.AUTH), Message: c.auth.refusal}
 	}
 	c.auth.refusal = ""

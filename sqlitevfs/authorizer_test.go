@@ -73,13 +73,19 @@ func TestPragmasThatHaveNoEffectAnswerWhatIs(t *testing.T) {
 	r := newRig(t, Options{}, "CREATE TABLE t (a)")
 	r.turn(func(db handle) {
 		for _, s := range []struct{ text, want string }{
-			{"PRAGMA journal_mode = WAL", "delete"}, {"PRAGMA journal_mode=off", "delete"}, {"PRAGMA main.journal_mode(DELETE)", "delete"}, {"PRAGMA journal_mode", "delete"},
-			{"PRAGMA locking_mode = NORMAL", "exclusive"}, {"PRAGMA synchronous = OFF", ""}, {"PRAGMA temp_store = FILE", ""}, {"PRAGMA mmap_size = 1000000", ""},
-			{"PRAGMA busy_timeout = 5000", "0"}, {"PRAGMA wal_checkpoint", "0|-1|-1"}, {"PRAGMA wal_checkpoint(TRUNCATE)", "0|-1|-1"}, {"PRAGMA threads = 8", "0"},
-			{"PRAGMA encoding = 'UTF-16'", ""}, {"PRAGMA encoding", "UTF-8"}, {"PRAGMA read_uncommitted = 1", ""}, {"PRAGMA nonsense = 1", ""}, {"PRAGMA nonsense", ""},
+			{"PRAGMA journal_mode = WAL", "delete"}, {"PRAGMA journal_mode=off",
+				"delete"}, {"PRAGMA main.journal_mode(DELETE)", "delete"}, {"PRAGMA journal_mode", "delete"},
+			{"PRAGMA locking_mode = NORMAL", "exclusive"}, {"PRAGMA synchronous = OFF",
+				""}, {"PRAGMA temp_store = FILE", ""}, {"PRAGMA mmap_size = 1000000", ""},
+			{"PRAGMA busy_timeout = 5000", "0"}, {"PRAGMA wal_checkpoint",
+				"0|-1|-1"}, {"PRAGMA wal_checkpoint(TRUNCATE)", "0|-1|-1"}, {"PRAGMA threads = 8", "0"},
+			{"PRAGMA encoding = 'UTF-16'", ""}, {"PRAGMA encoding", "UTF-8"}, {"PRAGMA read_uncommitted = 1",
+				""}, {"PRAGMA nonsense = 1", ""}, {"PRAGMA nonsense", ""},
 			{"PRAGMA user_version = 7; PRAGMA user_version", "7"}, {"PRAGMA application_id = 9; PRAGMA application_id", "9"},
-			{"PRAGMA integrity_check", "ok"}, {"PRAGMA quick_check(10)", "ok"}, {"PRAGMA foreign_key_check", ""}, {"PRAGMA page_size", "4096"},
-			{"SELECT name FROM pragma_table_info('t')", "a"}, {"PRAGMA table_info(t)", "0|a||0|NULL|0"}, {"SELECT journal_mode FROM pragma_journal_mode", "delete"},
+			{"PRAGMA integrity_check", "ok"}, {"PRAGMA quick_check(10)", "ok"}, {"PRAGMA foreign_key_check",
+				""}, {"PRAGMA page_size", "4096"},
+			{"SELECT name FROM pragma_table_info('t')", "a"}, {"PRAGMA table_info(t)",
+				"0|a||0|NULL|0"}, {"SELECT journal_mode FROM pragma_journal_mode", "delete"},
 			{"SELECT group_concat(name) FROM (SELECT name FROM pragma_collation_list WHERE name IN ('BINARY', 'NOCASE', 'RTRIM') ORDER BY name)", "BINARY,NOCASE,RTRIM"}, {"PRAGMA optimize", ""}, {"PRAGMA cache_size = -512; PRAGMA cache_size", "-512"},
 			{"PRAGMA cache_size = -256; PRAGMA cache_size", "-256"}, {"PRAGMA cache_size = -512; PRAGMA cache_size", "-512"},
 		} {
@@ -197,7 +203,8 @@ func TestReservedTablesRunNoSQLOfTheOwner(t *testing.T) {
 			db.run("CREATE TABLE cairn_kv_1_map (key BLOB PRIMARY KEY) STRICT, WITHOUT ROWID; INSERT INTO cairn_kv_1_map VALUES (x'01')")
 		})
 		r.turn(func(db handle) {
-			db.run("PRAGMA foreign_keys = off; CREATE TABLE c (k BLOB REFERENCES cairn_kv_1_map (key)" + action + "); INSERT INTO c VALUES (x'01')")
+			db.run("PRAGMA foreign_keys = off; CREATE TABLE c (k BLOB REFERENCES cairn_kv_1_map (key)" + action +
+				"); INSERT INTO c VALUES (x'01')")
 			db.run("CREATE TRIGGER g AFTER DELETE ON c BEGIN INSERT INTO stolen SELECT b FROM cairn_kv_1; UPDATE cairn_kv_1 SET b = 'forged'; END")
 			db.run("CREATE VIEW v AS SELECT b FROM cairn_kv_1; CREATE TABLE p (a PRIMARY KEY); CREATE TABLE q (a REFERENCES p)")
 		})

@@ -319,7 +319,8 @@ func (w *walker) step(t *testing.T) {
 }
 
 func insertItems(tx asker, n int) error {
-	return errOf(tx.ExecContext(context.Background(), `INSERT INTO item (v) SELECT randomblob(120 + value % 40) FROM generate_series(1, ?)`, n))
+	return errOf(tx.ExecContext(context.Background(),
+		`INSERT INTO item (v) SELECT randomblob(120 + value % 40) FROM generate_series(1, ?)`, n))
 }
 
 func state(sequence, rows uint64) []byte {
@@ -344,7 +345,8 @@ func checkCut(t *testing.T, sound *sync.Map, c cut) outcome {
 		case err != nil:
 			o.faults = append(o.faults, fmt.Sprintf("%v, database %d", err, i))
 		case found.sequence < c.acked[i] || found.sequence > c.begun[i]:
-			o.faults = append(o.faults, fmt.Sprintf("lost: commit %d of database %d, want %d to %d", found.sequence, i, c.acked[i], c.begun[i]))
+			o.faults = append(o.faults,
+				fmt.Sprintf("lost: commit %d of database %d, want %d to %d", found.sequence, i, c.acked[i], c.begun[i]))
 		case alive: // life goes on
 			w := &walker{rnd: rand.New(rand.NewPCG(found.sequence, found.rows)), store: &pebbleStore{db: db, prefix: byte(i)}}
 			w.open(t)
@@ -426,7 +428,8 @@ func (f freshFiles) ReuseForWrite(oldname, newname string, category vfs.DiskWrit
 
 func openPebble(fs vfs.FS, readOnly bool) (*pebble.DB, error) {
 	return pebble.Open("db", &pebble.Options{
-		FS: freshFiles{fs}, ReadOnly: readOnly, MemTableSize: 128 << 10, L0CompactionThreshold: 2, CacheSize: 1 << 20, // flushes and compactions while it runs
+		// flushes and compactions while it runs
+		FS: freshFiles{fs}, ReadOnly: readOnly, MemTableSize: 128 << 10, L0CompactionThreshold: 2, CacheSize: 1 << 20,
 		FormatMajorVersion: pebble.FormatWALSyncChunks, Logger: quiet{},
 	})
 }

@@ -27,8 +27,10 @@ func (a *author) table() string  { return a.pick("t0", "t1", "t2", "t3") }
 func (a *author) column() string { return a.pick("a", "b", "c", "d", "rowid") }
 
 func (a *author) literal() string {
-	return a.pick(fmt.Sprint(a.IntN(40)-4), fmt.Sprint(a.IntN(40)-4), "NULL", a.pick("''", "'x'", "'abéab'", "'10'"), fmt.Sprintf("x'%x'", a.Uint32()),
-		fmt.Sprintf("%g", a.NormFloat64()), fmt.Sprintf("zeroblob(%d)", a.IntN(3000)), fmt.Sprintf("printf('%%.*c', %d, 'k')", a.IntN(9000)))
+	return a.pick(fmt.Sprint(a.IntN(40)-4), fmt.Sprint(a.IntN(40)-4), "NULL", a.pick("''", "'x'", "'abéab'", "'10'"),
+		fmt.Sprintf("x'%x'", a.Uint32()),
+		fmt.Sprintf("%g", a.NormFloat64()), fmt.Sprintf("zeroblob(%d)",
+			a.IntN(3000)), fmt.Sprintf("printf('%%.*c', %d, 'k')", a.IntN(9000)))
 }
 
 func (a *author) expression(deep int) string {
@@ -66,41 +68,52 @@ func (a *author) statement() string {
 		return fmt.Sprintf("INSERT %sINTO %s (a, b, c) SELECT value, %s, %s FROM generate_series(%d, %d)",
 			a.orElse(), a.table(), a.pick("value * 2", "'v' || value", "value % 7"), a.literal(), a.IntN(50), 50+a.IntN(60))
 	case n < 44:
-		return "UPDATE " + a.orElse() + a.table() + " SET " + a.pick("a", "b", "c") + " = " + a.expression(2) + a.where() + a.pick("", "", " RETURNING a")
+		return "UPDATE " + a.orElse() + a.table() + " SET " + a.pick("a", "b", "c") + " = " +
+			a.expression(2) + a.where() + a.pick("", "", " RETURNING a")
 	case n < 54:
 		return "DELETE FROM " + a.table() + a.where() + a.pick("", "", " RETURNING rowid")
 	case n < 72:
 		// Which rows are first, or stand for a group, is not determined by less than this.
-		return "SELECT " + a.pick("rowid, *", "a, b, rowid", a.expression(3)+", rowid") + " FROM " + a.table() + a.where() + " ORDER BY rowid" + a.pick("", " DESC", " LIMIT 3 OFFSET 1")
+		return "SELECT " + a.pick("rowid, *", "a, b, rowid", a.expression(3)+", rowid") + " FROM " +
+			a.table() + a.where() + " ORDER BY rowid" + a.pick("", " DESC", " LIMIT 3 OFFSET 1")
 	case n < 73:
-		return "SELECT " + a.pick("count(*), sum(a), max(b)", "min(b), count(*), total(length(c))") + " FROM " + a.table() + a.where() + a.pick("", " GROUP BY b ORDER BY 1, 2, 3")
+		return "SELECT " + a.pick("count(*), sum(a), max(b)", "min(b), count(*), total(length(c))") + " FROM " +
+			a.table() + a.where() + a.pick("", " GROUP BY b ORDER BY 1, 2, 3")
 	case n < 75:
-		return "SELECT x.a, y.b FROM " + a.table() + " x " + a.pick("JOIN ", "LEFT JOIN ") + a.table() + " y ON x.a = y.b ORDER BY 1, 2 LIMIT 20"
+		return "SELECT x.a, y.b FROM " + a.table() + " x " + a.pick("JOIN ", "LEFT JOIN ") + a.table() +
+			" y ON x.a = y.b ORDER BY 1, 2 LIMIT 20"
 	case n < 79:
 		return a.createTable()
 	case n < 82:
-		return a.pick("", "", "/* x */ ") + "CREATE " + a.pick("", "UNIQUE ") + "INDEX " + a.pick("", "IF NOT EXISTS ") + a.pick("i0", "i1", "i2") + " ON " + a.table() +
+		return a.pick("", "", "/* x */ ") + "CREATE " + a.pick("", "UNIQUE ") + "INDEX " +
+			a.pick("", "IF NOT EXISTS ") + a.pick("i0", "i1", "i2") + " ON " + a.table() +
 			" (" + a.pick("a", "b", "b, c", "length(c)", "b DESC") + ")" + a.pick("", " WHERE b > 3")
 	case n < 84:
-		return a.pick("DROP INDEX i0", "DROP INDEX IF EXISTS i1", "DROP TABLE "+a.table(), "DROP TRIGGER IF EXISTS g", "DROP VIEW IF EXISTS v", "REINDEX", "ANALYZE")
+		return a.pick("DROP INDEX i0", "DROP INDEX IF EXISTS i1", "DROP TABLE "+a.table(), "DROP TRIGGER IF EXISTS g",
+			"DROP VIEW IF EXISTS v", "REINDEX", "ANALYZE")
 	case n < 86:
-		return a.pick("ALTER TABLE "+a.table()+" ADD COLUMN d DEFAULT 5", "ALTER TABLE "+a.table()+" DROP COLUMN d", "ALTER TABLE "+a.table()+" RENAME TO "+a.table(),
+		return a.pick("ALTER TABLE "+a.table()+" ADD COLUMN d DEFAULT 5", "ALTER TABLE "+a.table()+" DROP COLUMN d",
+			"ALTER TABLE "+a.table()+" RENAME TO "+a.table(),
 			"ALTER TABLE "+a.table()+" RENAME COLUMN d TO a")
 	case n < 88:
 		return a.pick("CREATE TRIGGER IF NOT EXISTS g AFTER INSERT ON t0 BEGIN UPDATE t1 SET c = new.a WHERE a = new.b; END",
 			"CREATE TRIGGER IF NOT EXISTS g BEFORE DELETE ON t1 WHEN old.a % 5 = 0 BEGIN SELECT RAISE(ABORT, 'not five'); END",
 			"CREATE VIEW IF NOT EXISTS v AS SELECT a, count(*) AS n FROM t0 GROUP BY a", "SELECT * FROM v ORDER BY 1, 2")
 	case n < 98:
-		return a.pick("BEGIN", "BEGIN IMMEDIATE", "BEGIN DEFERRED TRANSACTION", "begin", "/* x */ BEGIN -- y", " BEGIN EXCLUSIVE ; ", "EXPLAIN QUERY PLAN BEGIN",
+		return a.pick("BEGIN", "BEGIN IMMEDIATE", "BEGIN DEFERRED TRANSACTION", "begin", "/* x */ BEGIN -- y",
+			" BEGIN EXCLUSIVE ; ", "EXPLAIN QUERY PLAN BEGIN",
 			"COMMIT", "COMMIT", "END", "end", "END TRANSACTION", "commit transaction", "ROLLBACK", "ROLLBACK TRANSACTION", "SAVEPOINT p", "SAVEPOINT p", "SAVEPOINT q", "SAVEPOINT cairn_1",
 			"RELEASE p", "RELEASE SAVEPOINT P", "RELEASE q", "RELEASE cairn_1", "RELEASE cairn_2", "ROLLBACK TO p", "ROLLBACK TO q", "ROLLBACK TRANSACTION TO cairn_1", "ROLLBACK TO cairn_2")
 	}
-	return a.pick("PRAGMA user_version = 5", "PRAGMA user_version", "PRAGMA integrity_check", "PRAGMA table_info(t1)", "SELECT", "DELETE t1", "SELECT changes() >= 0")
+	return a.pick("PRAGMA user_version = 5", "PRAGMA user_version", "PRAGMA integrity_check", "PRAGMA table_info(t1)",
+		"SELECT", "DELETE t1", "SELECT changes() >= 0")
 }
 
 func (a *author) createTable() string {
-	return "CREATE TABLE " + a.pick("", "IF NOT EXISTS ") + a.table() + " (a " + a.pick("INTEGER PRIMARY KEY", "INTEGER PRIMARY KEY AUTOINCREMENT", "UNIQUE", "TEXT", "INT NOT NULL") +
-		", b " + a.pick("", "TEXT", "REAL", "INTEGER CHECK (b < 1000)", "COLLATE NOCASE") + ", c" + a.pick("", " DEFAULT 'dflt'", " BLOB", " REFERENCES t1 (a)") + ")"
+	return "CREATE TABLE " + a.pick("", "IF NOT EXISTS ") + a.table() + " (a " +
+		a.pick("INTEGER PRIMARY KEY", "INTEGER PRIMARY KEY AUTOINCREMENT", "UNIQUE", "TEXT", "INT NOT NULL") +
+		", b " + a.pick("", "TEXT", "REAL", "INTEGER CHECK (b < 1000)", "COLLATE NOCASE") + ", c" +
+		a.pick("", " DEFAULT 'dflt'", " BLOB", " REFERENCES t1 (a)") + ")"
 }
 
 // outcome is what a statement said: rows, columns, or the code of its error.

@@ -171,7 +171,8 @@ func (l *link) QueryContext(ctx context.Context, text string, args []driver.Name
 
 // next returns the first statement of a text with its arguments set, and the rest of the text. It
 // may be run on this link.
-func (l *link) next(ctx context.Context, c *conn, text string, args []driver.NamedValue, used *int) (*statement, string, error) {
+func (l *link) next(ctx context.Context, c *conn, text string, args []driver.NamedValue,
+	used *int) (*statement, string, error) {
 	if l.tx != nil && l.tx.over {
 		return nil, "", errTransactionOver
 	}

@@ -63,7 +63,8 @@ func TestArgumentsFindTheirParameters(t *testing.T) {
 			{"SELECT :a, :b", []any{sql.Named("a", 1)}, "", "no argument for the parameter :b"},
 			{"SELECT ?, :a", []any{sql.Named("a", 1)}, "", "no argument for the parameter in place 1"},
 			{"SELECT 1; SELECT ?, ?", []any{2, 3}, "2|3", ""},
-			{"CREATE TABLE t (a, b); INSERT INTO t VALUES (?, ?); UPDATE t SET b = ?; SELECT a, b, ? FROM t", []any{1, 2, 3, 4}, "1|3|4", ""},
+			{"CREATE TABLE t (a, b); INSERT INTO t VALUES (?, ?); UPDATE t SET b = ?; SELECT a, b, ? FROM t",
+				[]any{1, 2, 3, 4}, "1|3|4", ""},
 			{"UPDATE t SET a = :x; SELECT a, :y FROM t", []any{sql.Named("x", 8), sql.Named("y", 9)}, "8|9", ""},
 			{"SELECT ?; SELECT ?", []any{1}, "", "0 arguments for a statement with 1 parameters"},
 		} {

@@ -13,9 +13,10 @@ import (
 
 // What errors of this package are, for errors.Is.
 var (
-	ErrFull            = errors.New("database or disk is full")      // quota, TurnBytes, Temporary
-	ErrMemory          = errors.New("out of memory")                 // ConnMemory, C's stack
-	ErrTooBig          = errors.New("string or blob too big")        // MaxLength, the length and the depth of a statement
+	ErrFull   = errors.New("database or disk is full") // quota, TurnBytes, Temporary
+	ErrMemory = errors.New("out of memory")            // ConnMemory, C's stack
+	// MaxLength, the length and the depth of a statement
+	ErrTooBig          = errors.New("string or blob too big")
 	ErrBusy            = errors.New("busy")                          // MaxOpen; or a second write session
 	ErrInterrupted     = errors.New("interrupted")                   // wraps the cause of the context too
 	ErrReadOnly        = errors.New("read-only")                     // a write in a read session

@@ -70,7 +70,8 @@ func TestExtensionsWork(t *testing.T) {
 func TestExtensionIsFoundForSchemasThatCannotBeReadWithoutIt(t *testing.T) {
 	r := newRig(t, Options{}, "CREATE VIRTUAL TABLE doc USING fts5 (body); CREATE VIEW v AS SELECT body FROM doc; CREATE TABLE p (s)",
 		"CREATE INDEX i ON p (geopoly_area(s)); INSERT INTO p VALUES ('[[0,0],[1,0],[1,1],[0,0]]')")
-	for _, text := range []string{"ALTER TABLE p RENAME TO q", "SELECT * FROM v", "SELECT geopoly_area(s) FROM p", "INSERT INTO p VALUES (NULL)", "PRAGMA integrity_check", "VACUUM", "DROP TABLE doc"} {
+	for _, text := range []string{"ALTER TABLE p RENAME TO q", "SELECT * FROM v", "SELECT geopoly_area(s) FROM p",
+		"INSERT INTO p VALUES (NULL)", "PRAGMA integrity_check", "VACUUM", "DROP TABLE doc"} {
 		r.again(Options{}).write().run(text)
 	}
 }

@@ -144,7 +144,8 @@ func TestFaultAtAnyCallLeavesTheOldOrTheNewState(t *testing.T) {
 					wantErr(t, err, kind.err, "call", n) // the cause is not lost
 					fatalIf(t, errors.Is(kind.err, ErrFull) && !errors.Is(err, ErrFull), "call %d: %v is not ErrFull", n, err)
 					if fault.at == "Put" || fault.at == "DeleteRange" {
-						fatalIf(t, !changed || fault.calls > n, "call %d failed in a publish: changed %v, %d calls after that", n, changed, fault.calls-n)
+						fatalIf(t, !changed ||
+							fault.calls > n, "call %d failed in a publish: changed %v, %d calls after that", n, changed, fault.calls-n)
 					}
 					same(t, r.ask(faultDigest), old, n)
 					if failed%10 == 2 { // the next turn goes on from there, whatever happened to the connection

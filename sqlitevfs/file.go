@@ -479,7 +479,8 @@ func (f *file) settle() error {
 	for {
 		due := -1
 		for i := range f.patches {
-			if p := &f.patches[i]; p.paid >= PageSize || total > maxPatches && (due < 0 || p.size() > f.patches[due].size()) {
+			if p := &f.patches[i]; p.paid >= PageSize ||
+				total > maxPatches && (due < 0 || p.size() > f.patches[due].size()) {
 				due = i
 			}
 		}

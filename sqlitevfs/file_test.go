@@ -141,7 +141,8 @@ func TestSmallCommitsPutPatches(t *testing.T) {
 		if len(l) > 0 {
 			seen++
 		}
-		fatalIf(t, l.size() > maxPatches || r.meta().Sequence != uint64(i+2), "%d bytes of patches, sequence %d", l.size(), r.meta().Sequence)
+		fatalIf(t, l.size() > maxPatches ||
+			r.meta().Sequence != uint64(i+2), "%d bytes of patches, sequence %d", l.size(), r.meta().Sequence)
 		if i%17 == 0 {
 			for _, r := range []*rig{r, r.on(r.store.writer())} {
 				r.sound(query, want(i+1))
@@ -176,7 +177,8 @@ func TestAFullActorGetsNoPatches(t *testing.T) {
 
 // TestPatchesEndWithTheirPages frees pages that have patches.
 func TestPatchesEndWithTheirPages(t *testing.T) {
-	r := newRig(t, Options{}, "CREATE TABLE keep(id INTEGER PRIMARY KEY, body TEXT)", "CREATE TABLE gone(id INTEGER PRIMARY KEY, body TEXT)")
+	r := newRig(t, Options{}, "CREATE TABLE keep(id INTEGER PRIMARY KEY, body TEXT)",
+		"CREATE TABLE gone(id INTEGER PRIMARY KEY, body TEXT)")
 	for range 5 {
 		r.exec("INSERT INTO keep(body) VALUES('text')")
 		r.exec("INSERT INTO gone(body) VALUES('text')")

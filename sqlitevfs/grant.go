@@ -26,7 +26,8 @@ func growth(db *sqlite3.Conn) *int64 {
 		return nil
 	}
 	memory := wrapper.Elem().FieldByName("Memory")
-	if memory.Kind() != reflect.Pointer || memory.Elem().Kind() != reflect.Struct || !memory.Elem().FieldByName("Max").IsValid() {
+	if memory.Kind() != reflect.Pointer || memory.Elem().Kind() != reflect.Struct ||
+		!memory.Elem().FieldByName("Max").IsValid() {
 		return nil
 	}
 	return fieldOf[int64](memory.Elem(), "Max")

@@ -58,7 +58,8 @@ func (p *Pool) newInstance(write bool) (_ *instance, err error) {
 	p.mu.Unlock()
 	in := &instance{write: write, maxLength: p.options.MaxLength}
 	in.file = &file{write: write, buffers: &p.buffers, limit: p.options.TurnBytes, stop: &in.stop}
-	in.fs = &fileSystem{name: name, main: in.file, temp: p.temporary.part(p.options.Temporary), undo: p.temporary.part(2 * p.options.TurnBytes)}
+	in.fs = &fileSystem{name: name, main: in.file, temp: p.temporary.part(p.options.Temporary),
+		undo: p.temporary.part(2 * p.options.TurnBytes)}
 	vfs.Register(name, in.fs)
 	defer func() {
 		if v := recover(); v != nil {
@@ -121,7 +122,8 @@ func (in *instance) configure() error {
 }
 
 // decide asks the authorizer of the conn that is served.
-func (in *instance) decide(action sqlite3.AuthorizerActionCode, third, fourth, schema, inside string) sqlite3.AuthorizerReturnCode {
+func (in *instance) decide(action sqlite3.AuthorizerActionCode, third, fourth, schema,
+	inside string) sqlite3.AuthorizerReturnCode {
 	if in.serves == nil {
 		return sqlite3.AUTH_OK
 	}

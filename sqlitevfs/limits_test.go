@@ -21,7 +21,8 @@ func TestLimitsOfADatabaseAreItsOwn(t *testing.T) {
 		{"INSERT INTO t VALUES (zeroblob(100000))", "65536"},
 		{"INSERT INTO t SELECT max(v) FROM (SELECT i, v FROM (SELECT value AS i, randomblob(1000) AS v FROM generate_series(1, 2000) ORDER BY i % 17, v) LIMIT 1 OFFSET 1900)",
 			"temporary files of a large sort or VACUUM: 1114112 bytes are over the limit of 1048576"},
-		{"INSERT INTO t SELECT randomblob(1000) FROM generate_series(1, 1500)", "pages that the turn changes: 1052672 bytes are over the limit of 1048576"},
+		{"INSERT INTO t SELECT randomblob(1000) FROM generate_series(1, 1500)",
+			"pages that the turn changes: 1052672 bytes are over the limit of 1048576"},
 		{"INSERT INTO t VALUES (length(hex(zeroblob(3000000))))", "2097152"},
 	}
 	small := Limits{TurnBytes: 1 << 20, Temporary: 1 << 20, MaxLength: 64 << 10}
@@ -86,7 +87,8 @@ func TestStatementThatDoesNotFitFailsAtOnce(t *testing.T) {
 			rows++
 		}
 		fatalIf(t, !errors.Is(err, ErrFull) || x.w.puts != 0, "room for %d pages: %v", pages, err)
-		fatalIf(t, rows > pages+1 || rows < pages-1, "%d rows of a page each fit into %d pages", rows, pages) // one is in the page that is there
+		// one is in the page that is there
+		fatalIf(t, rows > pages+1 || rows < pages-1, "%d rows of a page each fit into %d pages", rows, pages)
 		x.Rollback()
 	}
 	// What the limit was does not matter to a session that has room.
@@ -113,7 +115,8 @@ func TestStatementThatDoesNotFitFailsAtOnce(t *testing.T) {
 // What is deleted needs no room, however long the numbers in the metadata get, and whatever way
 // pages are given back.
 func TestActorOverItsQuotaCanDelete(t *testing.T) {
-	r := newRig(t, Options{}, "PRAGMA auto_vacuum = INCREMENTAL", "CREATE TABLE t (id INTEGER PRIMARY KEY, v BLOB); CREATE TABLE u (v BLOB)",
+	r := newRig(t, Options{}, "PRAGMA auto_vacuum = INCREMENTAL",
+		"CREATE TABLE t (id INTEGER PRIMARY KEY, v BLOB); CREATE TABLE u (v BLOB)",
 		"INSERT INTO t SELECT value, zeroblob(1000) FROM generate_series(1, 300); INSERT INTO u SELECT v FROM t")
 	over := func(text string) (pages uint32) {
 		t.Helper()
@@ -180,7 +183,8 @@ func TestMemoryOfAllConnectionsIsBounded(t *testing.T) {
 		x.Rollback()
 	}
 	s = r.pool.Stats()
-	fatalIf(t, s.Bytes > 16<<20 || s.InUse != 0 || r.pool.granted != 0 || r.pool.idleBytes != s.Bytes, "%+v, %d bytes granted, %d idle", s, r.pool.granted, r.pool.idleBytes)
+	fatalIf(t, s.Bytes > 16<<20 || s.InUse != 0 || r.pool.granted != 0 ||
+		r.pool.idleBytes != s.Bytes, "%+v, %d bytes granted, %d idle", s, r.pool.granted, r.pool.idleBytes)
 	r.open("alone").read().run(half)
 }
 
@@ -212,7 +216,8 @@ func TestTemporaryFilesShareABudget(t *testing.T) {
 }
 
 func TestWhatCanNeverFitIsNotWorthAnotherAttempt(t *testing.T) {
-	r := newRig(t, Options{MaxTemporary: 1 << 20, CacheBytes: 16 * PageSize}, "CREATE TABLE t (v); INSERT INTO t SELECT randomblob(2000) FROM generate_series(1, 700)")
+	r := newRig(t, Options{MaxTemporary: 1 << 20, CacheBytes: 16 * PageSize},
+		"CREATE TABLE t (v); INSERT INTO t SELECT randomblob(2000) FROM generate_series(1, 700)")
 	small := stock(t, "PRAGMA page_size=1024", "CREATE TABLE t (v); INSERT INTO t VALUES (randomblob(700000))")
 	for name, f := range map[string]func() error{
 		"a sort": func() error {

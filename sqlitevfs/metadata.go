@@ -56,7 +56,8 @@ func parseMetadata(b []byte) (m Metadata, err error) {
 		return m, fmt.Errorf("%w: metadata of an unknown format", ErrCorrupt)
 	}
 	if len(b) < metadataSize || (len(b) > metadataSize) != (b[0] == formatPatched) {
-		return m, fmt.Errorf("%w: metadata of format %d has %d bytes, and without patches %d", ErrCorrupt, b[0], len(b), metadataSize)
+		return m, fmt.Errorf("%w: metadata of format %d has %d bytes, and without patches %d",
+			ErrCorrupt, b[0], len(b), metadataSize)
 	}
 	m.Pages = binary.BigEndian.Uint32(b[1:])
 	m.Sequence = binary.BigEndian.Uint64(b[5:])

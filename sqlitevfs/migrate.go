@@ -179,7 +179,8 @@ func compare(have, want []migrationRow) (int, error) {
 		if h.name == w.name {
 			return 0, &MigrationError{Name: w.name, Reason: "its text was changed after it was applied"}
 		}
-		return 0, &MigrationError{Name: w.name, Reason: fmt.Sprintf("as number %d the database has %q: what was applied must stay where it was in the list", i+1, h.name)}
+		return 0, &MigrationError{Name: w.name,
+			Reason: fmt.Sprintf("as number %d the database has %q: what was applied must stay where it was in the list", i+1, h.name)}
 	}
 	if more := len(have) - len(want); more > 0 {
 		return 0, newer(have[len(want)].name, more)
@@ -199,13 +200,14 @@ func readMigrations(db *sqlite3.Conn) ([]migrationRow, error) {
 		return nil, &MigrationError{Reason: "the " + what + " cairn_migration is somebody else's"}
 	}
 	var rows []migrationRow
-	err = eachRow(db, `SELECT position, name, checksum FROM main.cairn_migration ORDER BY position`, func(s *sqlite3.Stmt) error {
-		rows = append(rows, migrationRow{s.ColumnText(1), s.ColumnText(2)})
-		if at := s.ColumnInt64(0); at != int64(len(rows)) {
-			return &MigrationError{Reason: fmt.Sprintf("the table cairn_migration has the position %d where %d is due: it was changed by others", at, len(rows))}
-		}
-		return nil
-	})
+	err = eachRow(db, `SELECT position, name, checksum FROM main.cairn_migration ORDER BY position`,
+		func(s *sqlite3.Stmt) error {
+			rows = append(rows, migrationRow{s.ColumnText(1), s.ColumnText(2)})
+			if at := s.ColumnInt64(0); at != int64(len(rows)) {
+				return &MigrationError{Reason: fmt.Sprintf("the table cairn_migration has the position %d where %d is due: it was changed by others", at, len(rows))}
+			}
+			return nil
+		})
 	var e *Error
 	if errors.As(err, &e) && e.Code == int(sqlite3.ERROR) {
 		return nil, &MigrationError{Reason: "the table cairn_migration is somebody else's", Err: err}
@@ -235,7 +237,8 @@ func (s *Session) appliedMigrations(c *conn) ([]migrationRow, error) {
 	if known.Migrations == 0 {
 		what, err := whatIsMigrations(c.db)
 		if err == nil && what != "" {
-			err = &MigrationError{Reason: "there is a " + what + " cairn_migration, which no migration made: rename it or drop it"}
+			err = &MigrationError{Reason: "there is a " + what +
+				" cairn_migration, which no migration made: rename it or drop it"}
 		}
 		return nil, err
 	}
@@ -296,7 +299,8 @@ func (s *Session) Migrate(ms []Migration) (applied []string, err error) {
 	}()
 	want := rowsOf(ms)
 	var have []migrationRow
-	if m := c.file.meta; !untouched || m.Pages > 0 || m.Migrations > 0 { // or else it is new, and there is no table to look for
+	// or else it is new, and there is no table to look for
+	if m := c.file.meta; !untouched || m.Pages > 0 || m.Migrations > 0 {
 		if err := c.internally(func() error {
 			have, err = s.appliedMigrations(c)
 			return err

@@ -68,19 +68,22 @@ func TestMigrateRefusesAnotherHistory(t *testing.T) {
 		says  string
 		newer bool
 	}{
-		{"changed text", slices.Concat(ms[:1], []Migration{{Name: "0002", SQL: `CREATE TABLE b (x, y)`}}, ms[2:]), `migration "0002": its text was changed after it was applied`, false},
+		{"changed text", slices.Concat(ms[:1], []Migration{{Name: "0002", SQL: `CREATE TABLE b (x, y)`}}, ms[2:]),
+			`migration "0002": its text was changed after it was applied`, false},
 		{"renamed", slices.Concat(ms[:1], []Migration{{Name: "b", SQL: ms[1].SQL}}, ms[2:]),
 			`migration "b": as number 2 the database has "0002": what was applied must stay where it was in the list`, false},
 		{"one in between", slices.Concat(ms[:1], ms[3:], ms[1:3]),
 			`migration "0004": as number 2 the database has "0002": what was applied must stay where it was in the list`, false},
-		{"one more", ms[:2], `migration "0003": the database has a migration that this program does not know: a newer program wrote it`, true},
+		{"one more", ms[:2],
+			`migration "0003": the database has a migration that this program does not know: a newer program wrote it`, true},
 		{"more", ms[:1], `migration "0002": the database has 2 more migrations than this program knows: a newer program wrote it`, true},
 		{"none known", nil, `migration "0001": the database has 3 more migrations than this program knows: a newer program wrote it`, true},
 	} {
 		err, pending := errOf(r.migrate(test.ms)), errOf(r.meta().Pending(test.ms))
 		wantMigrationError(t, err, test.says, test.name)
 		wantMigrationError(t, pending, "", test.name)
-		errorIf(t, errors.Is(err, ErrNewer) != test.newer || errors.Is(pending, ErrNewer) != test.newer, "%s: %v, %v", test.name, err, pending)
+		errorIf(t, errors.Is(err, ErrNewer) != test.newer ||
+			errors.Is(pending, ErrNewer) != test.newer, "%s: %v, %v", test.name, err, pending)
 	}
 	errorIf(t, fmt.Sprint(r.store.keys) != before, "the refused lists changed the database")
 	pending, err := r.meta().Pending(ms)
@@ -90,7 +93,8 @@ func TestMigrateRefusesAnotherHistory(t *testing.T) {
 func TestFailedMigrationNamesItsStatementAndChangesNothing(t *testing.T) {
 	const inside = " cannot be in a migration, which is in a transaction: not allowed here"
 	const orphan = "it leaves row 1 of table child without the row of table a that it refers to: foreign key constraint failed"
-	first := Migration{Name: "0001", SQL: `CREATE TABLE a (x INTEGER PRIMARY KEY); INSERT INTO a VALUES (1); CREATE TABLE child (x REFERENCES a)`}
+	first := Migration{Name: "0001",
+		SQL: `CREATE TABLE a (x INTEGER PRIMARY KEY); INSERT INTO a VALUES (1); CREATE TABLE child (x REFERENCES a)`}
 	r := newRig(t, Options{})
 	must(t, errOf(r.migrate([]Migration{first})))
 	before := fmt.Sprint(r.store.keys)
@@ -107,15 +111,19 @@ func TestFailedMigrationNamesItsStatementAndChangesNothing(t *testing.T) {
 		{`PRAGMA defer_foreign_keys = on; INSERT INTO child VALUES (7)`, orphan},
 		{`PRAGMA foreign_keys=OFF; DROP TABLE a; CREATE TABLE a (x INTEGER PRIMARY KEY); INSERT INTO child VALUES (9); PRAGMA foreign_keys=ON`, orphan},
 		{`SELECT '` + strings.Repeat("é", 100) + `' FROM nowhere`, `at SELECT '` + strings.Repeat("é", 36) + `...: no such table: nowhere`},
-		{`ATTACH 'file:/etc/passwd' AS x`, `at ATTACH 'file:/etc/passwd' AS x: not allowed here: ATTACH: a turn writes its own database only`},
-		{`DROP TABLE cairn_migration`, `at DROP TABLE cairn_migration: not allowed here: changes of the table cairn_migration: it says which migrations were applied`},
-		{`CREATE TABLE foo (x); ALTER TABLE foo RENAME TO cairn_migration`, `at ALTER TABLE foo RENAME TO cairn_migration: there is already another table or index with this name: cairn_migration`},
+		{`ATTACH 'file:/etc/passwd' AS x`,
+			`at ATTACH 'file:/etc/passwd' AS x: not allowed here: ATTACH: a turn writes its own database only`},
+		{`DROP TABLE cairn_migration`,
+			`at DROP TABLE cairn_migration: not allowed here: changes of the table cairn_migration: it says which migrations were applied`},
+		{`CREATE TABLE foo (x); ALTER TABLE foo RENAME TO cairn_migration`,
+			`at ALTER TABLE foo RENAME TO cairn_migration: there is already another table or index with this name: cairn_migration`},
 	} {
 		x := r.write()
 		applied, err := x.Migrate([]Migration{first, {Name: "0002", SQL: test.text}})
 		wantMigrationError(t, err, `migration "0002": `+test.says, test.text)
 		changed, err := x.Session.Commit()
-		errorIf(t, err == nil || changed || applied != nil || fmt.Sprint(x.w.keys) != before, "%s: applied %v, changed %v, commit: %v", test.text, applied, changed, err)
+		errorIf(t, err == nil || changed || applied != nil ||
+			fmt.Sprint(x.w.keys) != before, "%s: applied %v, changed %v, commit: %v", test.text, applied, changed, err)
 	}
 	wantError(t, errOf(r.migrate([]Migration{{}})), nil, "the name has 0 bytes")
 	applied, err := r.migrate([]Migration{first, {Name: "0002", SQL: "SELECT 1"}})
@@ -149,9 +157,12 @@ func TestMigrationRebuildsATableThatOthersReferTo(t *testing.T) {
 func TestMigrateTakesNoTableForItsOwnThatItDidNotMake(t *testing.T) {
 	ms := migrationsOf(`CREATE TABLE a (x)`, `CREATE TABLE b (x)`)
 	for kind, r := range map[string]*rig{
-		"a table": newRig(t, Options{}, `CREATE TABLE foo (position INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied TEXT NOT NULL)`,
-			fmt.Sprintf(`INSERT INTO foo VALUES (1, '0001', '%x', '')`, sha256.Sum256([]byte(ms[0].SQL))), `ALTER TABLE foo RENAME TO Cairn_Migration`),
-		"a virtual table": newRig(t, Options{}, `CREATE VIRTUAL TABLE foo USING fts5 (position, name, checksum)`, `ALTER TABLE foo RENAME TO cairn_migration`),
+		"a table": newRig(t, Options{},
+			`CREATE TABLE foo (position INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied TEXT NOT NULL)`,
+			fmt.Sprintf(`INSERT INTO foo VALUES (1, '0001', '%x', '')`,
+				sha256.Sum256([]byte(ms[0].SQL))), `ALTER TABLE foo RENAME TO Cairn_Migration`),
+		"a virtual table": newRig(t, Options{}, `CREATE VIRTUAL TABLE foo USING fts5 (position, name, checksum)`,
+			`ALTER TABLE foo RENAME TO cairn_migration`),
 	} {
 		wantMigrationError(t, errOf(r.migrate(ms)), "there is "+kind+" cairn_migration, which no migration made: rename it or drop it")
 		r.exec(`ALTER TABLE cairn_migration RENAME TO bar; DROP TABLE bar`) // its owner can put that right
@@ -233,7 +244,8 @@ func TestValidateMigrationsReportsEveryFault(t *testing.T) {
 func TestFingerprintTellsNamesTextsAndOrder(t *testing.T) {
 	a, b := Migration{Name: "a", SQL: "x"}, Migration{Name: "b", SQL: "y"}
 	seen := map[[16]byte]bool{}
-	for i, l := range [][]Migration{nil, {a}, {b}, {a, b}, {b, a}, {{Name: "ax", SQL: ""}}, {{Name: "", SQL: "ax"}}, {{Name: "ab", SQL: "xy"}}} {
+	for i, l := range [][]Migration{nil, {a}, {b}, {a, b}, {b, a}, {{Name: "ax", SQL: ""}}, {{Name: "", SQL: "ax"}},
+		{{Name: "ab", SQL: "xy"}}} {
 		f := Fingerprint(l)
 		errorIf(t, seen[f], "list %d has the fingerprint of another", i)
 		seen[f] = true

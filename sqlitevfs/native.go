@@ -78,7 +78,8 @@ func (in *instance) failure(p any) error {
 	case fault && in.broken && *in.stack < nearEnd:
 		return tooComplex()
 	case in.broken || strings.HasPrefix(fmt.Sprint(p), "sqlite3: "):
-		return &Error{Code: int(sqlite3.INTERNAL), Message: "SQLite has failed: " + strings.TrimPrefix(fmt.Sprint(p), "sqlite3: ")}
+		return &Error{Code: int(sqlite3.INTERNAL),
+			Message: "SQLite has failed: " + strings.TrimPrefix(fmt.Sprint(p), "sqlite3: ")}
 	}
 	return nil
 }

@@ -28,7 +28,8 @@ type outside struct {
 // made shorter, or is not worth it.
 func knownFields() [][]string {
 	return [][]string{
-		{"wrp", "interrupt", "stmts", "busy", "log", "collation", "wal", "trace", "authorizer", "update", "commit", "rollback",
+		{"wrp", "interrupt", "stmts", "busy", "log", "collation", "wal", "trace", "authorizer",
+			"update", "commit", "rollback",
 			"preupdate", "busy1st", "busylst", "arena", "handle", "gosched"}, // of sqlite3.Conn
 		{"sqlt", "ptrs", "base", "next"},                                             // of its arena
 		{"Module", "Memory", "DB", "SysError", "handles", "deleted"},                 // of its wrp, a pointer
@@ -43,7 +44,9 @@ func knownFields() [][]string {
 func outsideOf(db *sqlite3.Conn) *outside {
 	known := knownFields()
 	conn := reflect.ValueOf(db).Elem()
-	if !hasFields(conn.Type(), known[0]) || !hasFields(conn.FieldByName("arena").Type(), known[1]) || !hasFields(reflect.TypeFor[sqlite3.Stmt](), known[5]) {
+	if !hasFields(conn.Type(), known[0]) ||
+		!hasFields(conn.FieldByName("arena").Type(), known[1]) ||
+		!hasFields(reflect.TypeFor[sqlite3.Stmt](), known[5]) {
 		return nil
 	}
 	pointer := conn.FieldByName("wrp")
@@ -57,7 +60,8 @@ func outsideOf(db *sqlite3.Conn) *outside {
 		}
 	}
 	o := &outside{
-		handles: fieldOf[[]any](wrapper, "handles"), deleted: fieldOf[int](wrapper, "deleted"), fault: fieldOf[error](wrapper, "SysError"),
+		handles: fieldOf[[]any](wrapper, "handles"), deleted: fieldOf[int](wrapper,
+			"deleted"), fault: fieldOf[error](wrapper, "SysError"),
 		table: fieldOf[[]any](wrapper.FieldByName("Module").Elem(), "t0"),
 	}
 	if o.handles == nil || o.deleted == nil || o.fault == nil || o.table == nil {

@@ -122,9 +122,12 @@ func parsePatches(list patches, b []byte, pages uint32) (patches, error) {
 		case n < minRuns || n > len(b):
 			return list, fmt.Errorf("%w: the patch of page %d has %d bytes of %d", ErrCorrupt, p.page, len(b), n)
 		case p.page >= pages:
-			return list, fmt.Errorf("%w: there is a patch of page %d, and there are %d pages", ErrCorrupt, p.page, pages)
+			return list,
+				fmt.Errorf("%w: there is a patch of page %d, and there are %d pages", ErrCorrupt, p.page, pages)
 		case len(list) > 0 && p.page <= list[len(list)-1].page:
-			return list, fmt.Errorf("%w: the patch of page %d is after that of page %d", ErrCorrupt, p.page, list[len(list)-1].page)
+			return list,
+				fmt.Errorf("%w: the patch of page %d is after that of page %d", ErrCorrupt, p.page,
+					list[len(list)-1].page)
 		}
 		p.runs, b = b[:n:n], b[n:]
 		if err := checkRuns(p.runs); err != nil {

@@ -140,7 +140,8 @@ func NewPool(o Options) (*Pool, error) {
 	}
 	var id [8]byte
 	rand.Read(id[:])
-	p := &Pool{options: o, prefix: "cairn-" + hex.EncodeToString(id[:]) + "-", lookAfter: lookAfter, stopAfter: stopAfter}
+	p := &Pool{options: o, prefix: "cairn-" + hex.EncodeToString(id[:]) + "-", lookAfter: lookAfter,
+		stopAfter: stopAfter}
 	p.open = sqlite3.WithMaxMemory(context.Background(), o.ConnMemory)
 	p.changed.L = &p.mu
 	p.temporary.limit = o.MaxTemporary

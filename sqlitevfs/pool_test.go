@@ -188,10 +188,12 @@ func wantNew(t *testing.T, p *Pool, in *instance, what string) {
 	fatalIf(t, len(*in.memory) != len(want) || *in.stack != *other.stack,
 		"%s: %d bytes of memory and %d of stack, want %d and %d", what, len(*in.memory), *in.stack, len(want), *other.stack)
 	a, b := in.outside, other.outside
-	fatalIf(t, len(*a.handles) != len(*b.handles) || slices.Contains(*a.handles, nil) || *a.deleted != *b.deleted || *a.fault != nil || len(*a.table) != len(*b.table),
+	fatalIf(t, len(*a.handles) != len(*b.handles) || slices.Contains(*a.handles, nil) || *a.deleted != *b.deleted ||
+		*a.fault != nil || len(*a.table) != len(*b.table),
 		"%s: outside there are %d handles, %d deleted, %d functions", what, len(*a.handles), *a.deleted, len(*a.table))
 	f := in.file
-	fatalIf(t, in.serves != nil || in.fs.temp.used != 0 || f.r != nil || f.w != nil || f.stamped || len(f.overlay) != 0 || f.meta != (Metadata{}) || f.ahead != (readAhead{}),
+	fatalIf(t, in.serves != nil || in.fs.temp.used != 0 || f.r != nil || f.w != nil || f.stamped ||
+		len(f.overlay) != 0 || f.meta != (Metadata{}) || f.ahead != (readAhead{}),
 		"%s: its file is that of another: %+v", what, f)
 	same(t, len(slices.Collect(in.db.Stmts())), 3, what)
 }
@@ -211,13 +213,17 @@ func TestRenewedInstanceHoldsNothingOfBefore(t *testing.T) {
 	drawn := map[string]bool{} // random numbers, of which none comes twice
 	for _, x := range []struct{ name, before, text string }{
 		{"rows", "", "INSERT INTO t (v) VALUES ('a secret'); SELECT v || ' of mine', upper('a secret'), randomblob(1000), datetime('now') FROM t"},
-		{"settings", "", "PRAGMA foreign_keys = off; PRAGMA cache_size = 20; PRAGMA case_sensitive_like = on; PRAGMA auto_vacuum = 1; PRAGMA user_version = 77"},
-		{"temporary table", "", "CREATE TEMP TABLE s (v); INSERT INTO s VALUES ('a secret'), (randomblob(100000)); CREATE TEMP VIEW w AS SELECT * FROM s"},
-		{"full-text", "CREATE VIRTUAL TABLE f USING fts5(v)", "INSERT INTO f VALUES ('a secret'); SELECT snippet(f, 0, '<', '>', '', 9) FROM f WHERE f MATCH 'secret'"},
+		{"settings", "",
+			"PRAGMA foreign_keys = off; PRAGMA cache_size = 20; PRAGMA case_sensitive_like = on; PRAGMA auto_vacuum = 1; PRAGMA user_version = 77"},
+		{"temporary table", "",
+			"CREATE TEMP TABLE s (v); INSERT INTO s VALUES ('a secret'), (randomblob(100000)); CREATE TEMP VIEW w AS SELECT * FROM s"},
+		{"full-text", "CREATE VIRTUAL TABLE f USING fts5(v)",
+			"INSERT INTO f VALUES ('a secret'); SELECT snippet(f, 0, '<', '>', '', 9) FROM f WHERE f MATCH 'secret'"},
 		{"spatial", "CREATE VIRTUAL TABLE g USING rtree(id, a, b)", "INSERT INTO g VALUES (1, 2, 3); SELECT * FROM g WHERE a > 1"},
 		{"error", "", "SELECT * FROM a_secret_table"},
 		{"failed insert", "CREATE TABLE u (v UNIQUE); INSERT INTO u VALUES ('a secret')", "INSERT INTO u VALUES ('a secret')"},
-		{"other schema", "CREATE TABLE u (a PRIMARY KEY, b REFERENCES t); CREATE TRIGGER r AFTER INSERT ON u BEGIN INSERT INTO t (v) VALUES (new.a); END; ANALYZE",
+		{"other schema",
+			"CREATE TABLE u (a PRIMARY KEY, b REFERENCES t); CREATE TRIGGER r AFTER INSERT ON u BEGIN INSERT INTO t (v) VALUES (new.a); END; ANALYZE",
 			"INSERT INTO u VALUES ('a secret', NULL); SELECT count(*) FROM u JOIN t ON t.v = u.a"},
 		{"sort", "", "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 500) SELECT group_concat(x) FROM (SELECT hex(randomblob(20)) AS x FROM n ORDER BY x)"},
 		{"savepoints", "", "SAVEPOINT a; INSERT INTO t (v) VALUES ('a secret')"},

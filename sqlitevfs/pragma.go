@@ -142,7 +142,8 @@ func (a *authorizer) pragma(name, arg string) sqlite3.AuthorizerReturnCode {
 			return a.takeOver(runForeignKeys, onOff(arg))
 		case "cache_size":
 			if limit := a.cacheLimit(); cacheBytes(arg) > limit {
-				return a.deny(what, "at most "+strconv.FormatInt(limit>>10, 10)+" KiB (-"+strconv.FormatInt(limit>>10, 10)+")")
+				return a.deny(what,
+					"at most "+strconv.FormatInt(limit>>10, 10)+" KiB (-"+strconv.FormatInt(limit>>10, 10)+")")
 			}
 		}
 	}

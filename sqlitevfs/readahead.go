@@ -107,7 +107,8 @@ func (a *readAhead) scan(f *file, n uint32) (*page, error) {
 	err := f.r.Scan(f.pageKey(f.key[:0], n), end, func(key, value []byte) bool {
 		// Stop at anything except the expected page: a lookup of the missing page reports the
 		// fault.
-		if len(key) != pageKeySize || binary.BigEndian.Uint32(key[pageKeySize-4:]) != n+a.count || len(value) != PageSize {
+		if len(key) != pageKeySize || binary.BigEndian.Uint32(key[pageKeySize-4:]) != n+a.count ||
+			len(value) != PageSize {
 			return false
 		}
 		copy(a.buffer[a.count][:], value)

@@ -333,7 +333,8 @@ func (r *rows) declared(i int) (d declaration) {
 	if column == "" {
 		return d
 	}
-	declared, _, notNull, primary, _, err := c.db.TableColumnMetadata(n.ColumnDatabaseName(i), n.ColumnTableName(i), column)
+	declared, _, notNull, primary, _, err := c.db.TableColumnMetadata(n.ColumnDatabaseName(i),
+		n.ColumnTableName(i), column)
 	if err != nil {
 		return d
 	}

@@ -30,7 +30,8 @@ func TestSessionScripts(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var o Options
 			d.MaybeScanArgs(t, "max-open", &o.MaxOpen)
-			s := &script{rig: newRig(t, o), turns: map[string]*turn{}, txs: map[string]*sql.Tx{}, held: map[string]*sql.Rows{}, databases: map[string]*Database{}}
+			s := &script{rig: newRig(t, o), turns: map[string]*turn{}, txs: map[string]*sql.Tx{},
+				held: map[string]*sql.Rows{}, databases: map[string]*Database{}}
 			defer func() {
 				for _, x := range s.turns {
 					x.Rollback()

@@ -125,9 +125,11 @@ func TestWhatATurnRewroteIsUndone(t *testing.T) {
 	// Each text but the last undoes what it did.
 	for name, texts := range map[string][]string{
 		"by a savepoint": {"BEGIN; UPDATE t SET n = n + 1, v = randomblob(1900)", "ROLLBACK"},
-		"by a savepoint after another change": {"UPDATE t SET n = n + 5, v = randomblob(1900)", "UPDATE t SET n = n - 5, v = randomblob(1900)",
+		"by a savepoint after another change": {"UPDATE t SET n = n + 5, v = randomblob(1900)",
+			"UPDATE t SET n = n - 5, v = randomblob(1900)",
 			"BEGIN; UPDATE t SET n = n + 1, v = randomblob(1900) WHERE id > 10; DELETE FROM t WHERE id < 1000", "ROLLBACK"},
-		"by a statement that fails": {"CREATE UNIQUE INDEX only ON t (n) WHERE n > 1", "UPDATE t SET v = randomblob(1900), n = CASE WHEN id > 1297 THEN 9 ELSE 1 END"},
+		"by a statement that fails": {"CREATE UNIQUE INDEX only ON t (n) WHERE n > 1",
+			"UPDATE t SET v = randomblob(1900), n = CASE WHEN id > 1297 THEN 9 ELSE 1 END"},
 		"by the end of the session": {"UPDATE t SET n = n + 1, v = randomblob(1900)"},
 	} {
 		t.Run(name, func(t *testing.T) {

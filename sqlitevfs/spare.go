@@ -25,7 +25,8 @@ func (p *Pool) instance(write bool) (*instance, error) {
 			break
 		}
 	}
-	ahead := !p.ahead && !p.closed && p.stats.Open >= manyOpen && p.stats.Open < p.options.MaxOpen && p.countSpares(write) == 0
+	ahead := !p.ahead && !p.closed && p.stats.Open >= manyOpen &&
+		p.stats.Open < p.options.MaxOpen && p.countSpares(write) == 0
 	if ahead {
 		p.ahead = true
 	}

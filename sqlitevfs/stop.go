@@ -91,7 +91,8 @@ func (w *stopper) stopped() error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return &Error{Code: int(sqlite3.INTERRUPT), Message: "interrupted: a call of SQLite did not end by itself", Err: w.cause}
+	return &Error{Code: int(sqlite3.INTERRUPT),
+		Message: "interrupted: a call of SQLite did not end by itself", Err: w.cause}
 }
 
 // outside notes that a Reader or a Writer is called. It reports false if the call was stopped: then
@@ -192,9 +193,11 @@ func (p *Pool) look() {
 	for w, database := range calls {
 		switch stopped, err := w.look(now, p.stopAfter); {
 		case err != nil:
-			p.options.Logger.Error("a call of SQLite does not end and cannot be stopped", "database", database, "error", err)
+			p.options.Logger.Error("a call of SQLite does not end and cannot be stopped",
+				"database", database, "error", err)
 		case stopped:
-			p.options.Logger.Warn("a call of SQLite did not end and was stopped", "database", database, "cause", w.cause)
+			p.options.Logger.Warn("a call of SQLite did not end and was stopped", "database",
+				database, "cause", w.cause)
 		}
 	}
 	p.mu.Lock()

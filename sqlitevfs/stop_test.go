@@ -163,7 +163,8 @@ func TestDecimalsAreRefusedUnlessTheDatabaseHasThem(t *testing.T) {
 
 func TestCheckOfAnImportThatDoesNotEndIsStopped(t *testing.T) {
 	needStop(t)
-	r := newRig(t, Options{}, `CREATE TABLE t (v); CREATE INDEX i ON t (substr(v, 1,  0)); INSERT INTO t VALUES (printf('%.*c', 1000000, '7'))`)
+	r := newRig(t, Options{},
+		`CREATE TABLE t (v); CREATE INDEX i ON t (substr(v, 1,  0)); INSERT INTO t VALUES (printf('%.*c', 1000000, '7'))`)
 	hasty(r.pool)
 	hostile := bytes.ReplaceAll(r.export(), []byte("substr(v, 1,  0)"), []byte("decimal_mul(v,v)"))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

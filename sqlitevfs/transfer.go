@@ -310,7 +310,8 @@ func (d *Database) ImportFile(ctx context.Context, w Writer, file *File) (Metada
 	if err != nil && !errors.Is(err, ErrCorrupt) { // a damaged one is there to be replaced
 		return Metadata{}, err
 	}
-	meta := Metadata{Pages: h.pages, Sequence: old.Sequence + 1, Migrations: uint32(len(rows)), Fingerprint: fingerprint(rows)}
+	meta := Metadata{Pages: h.pages, Sequence: old.Sequence + 1, Migrations: uint32(len(rows)),
+		Fingerprint: fingerprint(rows)}
 	err = putImage(ctx, w, m, meta)
 	d.Discard()
 	return meta, err

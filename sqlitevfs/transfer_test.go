@@ -123,7 +123,8 @@ func TestExportRefusesADatabaseWithHolesOrTooMuch(t *testing.T) {
 		{"last", func(k keys) { delete(k, page(m.Pages-1)) }, fmt.Sprintf("page %d of %d is missing", m.Pages-1, m.Pages)},
 		{"short", func(k keys) { k[page(3)] = k[page(3)][:4000] }, "page 3 has 4000 bytes, want 4096"},
 		{"more", func(k keys) { k[page(m.Pages)] = k[page(1)] }, "beyond the end"},
-		{"header", func(k keys) { b := bytes.Clone(k[page(0)]); b[31]++; k[page(0)] = b }, fmt.Sprintf("the header says %d pages, the metadata %d", m.Pages+1, m.Pages)},
+		{"header", func(k keys) { b := bytes.Clone(k[page(0)]); b[31]++; k[page(0)] = b },
+			fmt.Sprintf("the header says %d pages, the metadata %d", m.Pages+1, m.Pages)},
 		{"change", func(k keys) { b := bytes.Clone(k[page(0)]); b[27]++; k[page(0)] = b }, "number of pages is not valid"},
 		{"not a database", func(k keys) { k[page(0)] = make([]byte, 4096) }, "not a SQLite database"},
 		{"metadata", func(k keys) { k["\x09\x00\x00"] = []byte{7} }, "metadata"},
@@ -241,7 +242,8 @@ func TestImportRefusesWhatIsNoSoundDatabase(t *testing.T) {
 	// Old versions of SQLite do not write the length into the header. Bytes behind the database are
 	// none of it.
 	for name, file := range map[string][]byte{
-		"without a length in the header": with(92, "\x00\x00\x00\x01\x00\x2d\xe2\x19"), "longer": append(bytes.Clone(good), "behind the end"...),
+		"without a length in the header": with(92,
+			"\x00\x00\x00\x01\x00\x2d\xe2\x19"), "longer": append(bytes.Clone(good), "behind the end"...),
 	} {
 		must(t, errOf(r.load(file)), name)
 		again := r.export()
@@ -296,7 +298,8 @@ func TestImportTakesATableOfThatNameForWhatItIs(t *testing.T) {
 // An index on an expression that needs more memory than a connection may have, which SQLite
 // computes when it checks the file. Not parallel: it looks at the memory of the process.
 func TestImportThatRunsOutOfMemoryGivesItBack(t *testing.T) {
-	r := newRig(t, Options{}, `CREATE TABLE a (x); INSERT INTO a VALUES (1); CREATE INDEX i ON a (CASE x WHEN 1 THEN 1 ELSE length(hex(zeroblob(48000000))) END)`)
+	r := newRig(t, Options{},
+		`CREATE TABLE a (x); INSERT INTO a VALUES (1); CREATE INDEX i ON a (CASE x WHEN 1 THEN 1 ELSE length(hex(zeroblob(48000000))) END)`)
 	one, zero := []byte{2, 9}, []byte{2, 8} // the header of a row with the constant 1, and with 0
 	file := bytes.ReplaceAll(r.export(), one, zero)
 	resident := func() (bytes int) {
@@ -317,7 +320,8 @@ func TestImportThatRunsOutOfMemoryGivesItBack(t *testing.T) {
 }
 
 func FuzzImportNeverPanicsAndTakesOnlySoundFiles(f *testing.F) {
-	r := newRig(f, Options{}, `CREATE TABLE a (id INTEGER PRIMARY KEY, v UNIQUE); INSERT INTO a (v) VALUES ('x'), (1.5), (randomblob(5000))`)
+	r := newRig(f, Options{},
+		`CREATE TABLE a (id INTEGER PRIMARY KEY, v UNIQUE); INSERT INTO a (v) VALUES ('x'), (1.5), (randomblob(5000))`)
 	b := r.export()
 	f.Add(b, 0, byte(0))
 	f.Add(b, 16, byte(2))

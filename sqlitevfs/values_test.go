@@ -38,8 +38,10 @@ func TestValuesAreStoredAsTheirKind(t *testing.T) {
 			{1.5, "real", "1.5"}, {float32(0.5), "real", "0.5"}, {math.NaN(), "null", ""}, {math.Inf(1), "real", "Inf"},
 			{true, "integer", "1"}, {false, "integer", "0"},
 			{"", "text", ""}, {"a\x00b", "text", "a\x00b"}, {"\xff", "text", "\xff"},
-			{[]byte{}, "blob", ""}, {[]byte("x"), "blob", "x"}, {[]byte(nil), "null", ""}, {json.RawMessage(`{}`), "blob", "{}"}, {sql.RawBytes("x"), "blob", "x"},
-			{nil, "null", ""}, {(*int)(nil), "null", ""}, {&seven, "integer", "7"}, {sql.NullString{}, "null", ""}, {sql.Null[int64]{V: 3, Valid: true}, "integer", "3"},
+			{[]byte{}, "blob", ""}, {[]byte("x"), "blob", "x"}, {[]byte(nil), "null", ""}, {json.RawMessage(`{}`),
+				"blob", "{}"}, {sql.RawBytes("x"), "blob", "x"},
+			{nil, "null", ""}, {(*int)(nil), "null", ""}, {&seven, "integer", "7"}, {sql.NullString{}, "null",
+				""}, {sql.Null[int64]{V: 3, Valid: true}, "integer", "3"},
 			{weekday(2), "text", "we"},
 			{time.Date(2026, 3, 1, 12, 30, 0, 5000, berlin), "text", "2026-03-01T12:30:00.000005000+02:00"},
 			{time.Date(2026, 3, 1, 12, 30, 0, 0, time.UTC), "text", "2026-03-01T12:30:00.000000000Z"},
@@ -65,14 +67,20 @@ func TestValuesAreReadAfterTheirDeclaredType(t *testing.T) {
 			want              any
 		}{
 			{"BOOLEAN", "1", true}, {"bool", "0", false}, {"BOOLEAN", "2", int64(2)}, {"BOOLEAN", "'t'", "t"}, {"BOOLEAN", "NULL", nil},
-			{"INTEGER", "1", int64(1)}, {"TEXT", "'x'", "x"}, {"BLOB", "x'00ff'", []byte{0, 255}}, {"BLOB", "x''", []byte{}}, {"REAL", "1", 1.0},
+			{"INTEGER", "1", int64(1)}, {"TEXT", "'x'", "x"}, {"BLOB", "x'00ff'", []byte{0, 255}}, {"BLOB", "x''",
+				[]byte{}}, {"REAL", "1", 1.0},
 			{"", "x''", []byte{}}, {"", "''", ""}, {"VARCHAR(10)", "5", "5"},
-			{"DATETIME", "'2026-03-01 12:30:15'", at}, {"TIMESTAMP", "'2026-03-01T12:30:15Z'", at}, {"timestamp(3)", "'2026-03-01 12:30:15.000'", at},
-			{"DATETIME", "'2026-03-01 12:30:15.250'", at.Add(250 * time.Millisecond)}, {"DATETIME", "'2026-03-01T12:30:15.000000001Z'", at.Add(1)},
+			{"DATETIME", "'2026-03-01 12:30:15'", at}, {"TIMESTAMP", "'2026-03-01T12:30:15Z'", at}, {"timestamp(3)",
+				"'2026-03-01 12:30:15.000'", at},
+			{"DATETIME", "'2026-03-01 12:30:15.250'", at.Add(250 * time.Millisecond)}, {"DATETIME",
+				"'2026-03-01T12:30:15.000000001Z'", at.Add(1)},
 			{"DATETIME", "'2026-03-01 12:30'", at.Add(-15 * time.Second)}, {"DATE", "'2026-03-01'", day}, {"DATETIME", "'2026-03-01'", day},
-			{"DATETIME", "'2026-03-01 12:30:15+02:00'", at.Add(-2 * time.Hour)}, {"DATETIME", "'2026-03-01 12:30:15 -01:30'", at.Add(90 * time.Minute)},
-			{"DATETIME", "1772368215", at}, {"DATETIME", "-1", time.Unix(-1, 0).UTC()}, {"DATETIME", "'soon'", "soon"}, {"TIME", "'12:30:15'", "12:30:15"},
-			{"DATETIME", "'2026-13-01'", "2026-13-01"}, {"DATETIME", "NULL", nil}, {"DATETIME", "2461100.5", 2461100.5}, {"TEXT", "'2026-03-01'", "2026-03-01"},
+			{"DATETIME", "'2026-03-01 12:30:15+02:00'", at.Add(-2 * time.Hour)}, {"DATETIME",
+				"'2026-03-01 12:30:15 -01:30'", at.Add(90 * time.Minute)},
+			{"DATETIME", "1772368215", at}, {"DATETIME", "-1", time.Unix(-1, 0).UTC()}, {"DATETIME", "'soon'",
+				"soon"}, {"TIME", "'12:30:15'", "12:30:15"},
+			{"DATETIME", "'2026-13-01'", "2026-13-01"}, {"DATETIME", "NULL", nil}, {"DATETIME", "2461100.5",
+				2461100.5}, {"TEXT", "'2026-03-01'", "2026-03-01"},
 		} {
 			db.run(fmt.Sprintf("CREATE TABLE v%d (v %s); INSERT INTO v%d VALUES (%s)", i, c.declared, i, c.literal))
 			var got any
@@ -139,7 +147,8 @@ func TestColumnTypesAreThoseOfTheSchema(t *testing.T) {
 }
 
 func FuzzTimes(f *testing.F) {
-	for _, s := range []string{"2026-03-01", "2026-03-01 12:30", "2026-03-01T12:30:15.5+02:00", "2026-03-01 12:30:15 Z", "9999-99-99 99:99:99"} {
+	for _, s := range []string{"2026-03-01", "2026-03-01 12:30", "2026-03-01T12:30:15.5+02:00", "2026-03-01 12:30:15 Z",
+		"9999-99-99 99:99:99"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -38,11 +38,13 @@ func (fs *fileSystem) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenF
 	case name == mainName+"-journal" && flags&vfs.OPEN_MAIN_JOURNAL != 0 && fs.main.write:
 		return &journal{file: fs.main, readAt: -1}, flags | vfs.OPEN_MEMORY, nil
 	case flags&vfs.OPEN_SUBJOURNAL != 0:
-		s := &subjournal{temporary{budget: &fs.undo, main: fs.main, what: "what is undone of statements and savepoints"}, fs}
+		s := &subjournal{temporary{budget: &fs.undo, main: fs.main,
+			what: "what is undone of statements and savepoints"}, fs}
 		fs.subs = append(fs.subs, s)
 		return s, flags | vfs.OPEN_MEMORY, nil
 	case name == "" || flags&vfs.OPEN_DELETEONCLOSE != 0:
-		return &temporary{budget: &fs.temp, main: fs.main, what: "temporary files of a large sort or VACUUM"}, flags | vfs.OPEN_MEMORY, nil
+		return &temporary{budget: &fs.temp, main: fs.main,
+			what: "temporary files of a large sort or VACUUM"}, flags | vfs.OPEN_MEMORY, nil
 	}
 	return nil, flags, sqlite3.CANTOPEN
 }

@@ -34,7 +34,8 @@ type Active struct {
 
 // Begin returns the active form of a span of the runtime. Spans of users go to b if s is sampled.
 func (p *Provider) Begin(b *Buffer, s Span) *Active {
-	c := trace.SpanContextConfig{TraceID: trace.TraceID(s.TraceID), SpanID: trace.SpanID(s.SpanID), TraceFlags: trace.TraceFlags(0).WithSampled(s.Sampled)}
+	c := trace.SpanContextConfig{TraceID: trace.TraceID(s.TraceID), SpanID: trace.SpanID(s.SpanID),
+		TraceFlags: trace.TraceFlags(0).WithSampled(s.Sampled)}
 	return &Active{provider: p, buffer: b, sampled: s.Sampled, context: trace.NewSpanContext(c), s: s.Clone()}
 }
 
@@ -138,10 +139,12 @@ func (a *Active) addException(v any, at time.Time, withStack bool, attributes []
 	if t.PkgPath() != "" {
 		name = t.PkgPath() + "." + t.Name()
 	}
-	attributes = append(attributes, attribute.String("exception.type", name), attribute.String("exception.message", fmt.Sprint(v)))
+	attributes = append(attributes, attribute.String("exception.type", name),
+		attribute.String("exception.message", fmt.Sprint(v)))
 	if withStack {
 		stack := make([]byte, MaxString)
-		attributes = append(attributes, attribute.String("exception.stacktrace", string(stack[:runtime.Stack(stack, false)])))
+		attributes = append(attributes,
+			attribute.String("exception.stacktrace", string(stack[:runtime.Stack(stack, false)])))
 	}
 	a.addEvent("exception", at, attributes)
 }

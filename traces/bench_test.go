@@ -30,15 +30,22 @@ func workload(calls int, start, step int64) []Span {
 		}
 		call, turn := next(), next()
 		spans = append(spans,
-			Span{TraceID: trace, SpanID: next(), Parent: turn, Name: "sql", Kind: Client, Sampled: true, Start: at + 40_123, End: at + 90_456, Attributes: []Attribute{
-				String("db.system", "sqlite"), String("db.query.text", "SELECT id, total FROM orders WHERE customer = ? ORDER BY id"), Int("db.rows", int64(i%17))}},
-			Span{TraceID: trace, SpanID: next(), Parent: call, Name: "commit", Kind: Internal, Sampled: true, Start: at + 120_000, End: at + 202_345, Attributes: []Attribute{
-				Int("cairn.version", int64(1000+i)), Int("cairn.bytes", 312), Int("cairn.keys", 4)}},
-			Span{TraceID: trace, SpanID: turn, Parent: call, Name: "turn shop.charge", Kind: Internal, Sampled: true, Start: at + 20_000, End: at + 110_000, Attributes: []Attribute{
-				String("cairn.method", "charge"), Int("cairn.input.bytes", 120), Bool("cairn.replayed", false)},
-				Events: []Event{{Name: "log", Time: at + 50_000, Attributes: []Attribute{String("message", "charged the card"), String("level", "info")}}}},
-			Span{TraceID: trace, SpanID: call, Parent: SpanID{1, 2, 3, byte(i), byte(i >> 8), 1}, RemoteParent: true, Name: "call charge", Kind: Server, Sampled: true, Start: at, End: at + 210_000, Attributes: []Attribute{
-				String("cairn.type", "shop"), String("cairn.key", "customer-4711"), String("rpc.method", "charge"), Int("http.response.status_code", 200)}})
+			Span{TraceID: trace, SpanID: next(), Parent: turn, Name: "sql", Kind: Client, Sampled: true,
+				Start: at + 40_123, End: at + 90_456, Attributes: []Attribute{
+					String("db.system", "sqlite"), String("db.query.text",
+						"SELECT id, total FROM orders WHERE customer = ? ORDER BY id"), Int("db.rows", int64(i%17))}},
+			Span{TraceID: trace, SpanID: next(), Parent: call, Name: "commit", Kind: Internal, Sampled: true,
+				Start: at + 120_000, End: at + 202_345, Attributes: []Attribute{
+					Int("cairn.version", int64(1000+i)), Int("cairn.bytes", 312), Int("cairn.keys", 4)}},
+			Span{TraceID: trace, SpanID: turn, Parent: call, Name: "turn shop.charge", Kind: Internal, Sampled: true,
+				Start: at + 20_000, End: at + 110_000, Attributes: []Attribute{
+					String("cairn.method", "charge"), Int("cairn.input.bytes", 120), Bool("cairn.replayed", false)},
+				Events: []Event{{Name: "log", Time: at + 50_000,
+					Attributes: []Attribute{String("message", "charged the card"), String("level", "info")}}}},
+			Span{TraceID: trace, SpanID: call, Parent: SpanID{1, 2, 3, byte(i), byte(i >> 8), 1}, RemoteParent: true,
+				Name: "call charge", Kind: Server, Sampled: true, Start: at, End: at + 210_000, Attributes: []Attribute{
+					String("cairn.type", "shop"), String("cairn.key", "customer-4711"), String("rpc.method",
+						"charge"), Int("http.response.status_code", 200)}})
 	}
 	return spans
 }
@@ -82,7 +89,9 @@ func sdkTracer() trace.Tracer {
 // userTurn returns a function that makes a span in a turn. Now and then it stores the spans.
 func userTurn(t testing.TB) func() {
 	store, buffer := newRows(), NewBuffer(Options{Incarnation: 1})
-	ctx := NewProvider(time.Now).Begin(buffer, Span{TraceID: NewTraceID(), SpanID: NewSpanID(), Sampled: true, Name: "turn", Start: hour0}).Context(context.Background())
+	ctx := NewProvider(time.Now).
+		Begin(buffer, Span{TraceID: NewTraceID(), SpanID: NewSpanID(), Sampled: true, Name: "turn", Start: hour0}).
+		Context(context.Background())
 	n := 0
 	return func() {
 		charge(ctx, trace.SpanFromContext(ctx).TracerProvider().Tracer("shop"))

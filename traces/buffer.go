@@ -322,7 +322,8 @@ func (b *Buffer) Drops() Drops {
 func (b *Buffer) Empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.full) == 0 && len(b.open) == 0 && !slices.ContainsFunc(b.current, func(e *encoder) bool { return e.count > 0 })
+	return len(b.full) == 0 && len(b.open) == 0 &&
+		!slices.ContainsFunc(b.current, func(e *encoder) bool { return e.count > 0 })
 }
 
 // Flush writes what the buffer has to w, a partial record of each open span that is new or changed,

@@ -85,7 +85,8 @@ func TestOldHoursGo(t *testing.T) {
 }
 
 func TestAFailedDeleteIsTriedAgain(t *testing.T) {
-	for name, o := range map[string]Options{"age": {Incarnation: 1, MaxAge: time.Hour}, "bytes": {Incarnation: 1, MaxBytes: 400}, "bytes of an hour": {Incarnation: 1, MaxBytes: 300}} {
+	for name, o := range map[string]Options{"age": {Incarnation: 1, MaxAge: time.Hour},
+		"bytes": {Incarnation: 1, MaxBytes: 400}, "bytes of an hour": {Incarnation: 1, MaxBytes: 300}} {
 		t.Run(name, func(t *testing.T) {
 			r, b := newRows(), NewBuffer(o)
 			step := hour1

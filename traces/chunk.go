@@ -268,7 +268,8 @@ func (e *encoder) appendRecord(b []byte, s *Span, from int) []byte {
 			b = binary.AppendUvarint(b, uint64(n))
 		}
 		if s.Scope.SchemaURL != "" || len(s.Scope.Attributes) > 0 {
-			b = e.appendAttributes(e.appendText(b, s.Scope.SchemaURL), head(s.Scope.Attributes, MaxAttributes, new(uint32)))
+			b = e.appendAttributes(e.appendText(b, s.Scope.SchemaURL),
+				head(s.Scope.Attributes, MaxAttributes, new(uint32)))
 		}
 	}
 	return b

@@ -75,17 +75,21 @@ var full = Span{
 	Attributes: []Attribute{
 		String("text", "abc"), String("empty", ""), String("long", strings.Repeat("x", 300)), Int("int", -5), Int("max", math.MaxInt64),
 		Float("float", 1.25), Float("inf", math.Inf(1)), Bool("yes", true), Bool("no", false), Bytes("bytes", []byte{0, 255}),
-		List("texts", String("", "a").Value, String("", "é").Value), List("mixed", Int("", 1).Value, Float("", 2.5).Value, Bool("", true).Value, Bytes("", []byte{1}).Value, Value{}),
+		List("texts", String("", "a").Value, String("", "é").Value), List("mixed", Int("", 1).Value,
+			Float("", 2.5).Value, Bool("", true).Value, Bytes("", []byte{1}).Value, Value{}),
 		List("none"), {Key: "nothing"},
 	},
-	Events: []Event{{Name: "log", Time: hour0 + 7, Attributes: []Attribute{String("level", "info")}, DroppedAttributes: 1}, {Name: "before", Time: hour0 - 7}},
-	Links: []Link{{TraceID: TraceID{4}, SpanID: SpanID{5}, Sampled: true, Remote: true, Attributes: []Attribute{Int("n", 1)}, DroppedAttributes: 2},
+	Events: []Event{{Name: "log", Time: hour0 + 7, Attributes: []Attribute{String("level", "info")},
+		DroppedAttributes: 1}, {Name: "before", Time: hour0 - 7}},
+	Links: []Link{{TraceID: TraceID{4}, SpanID: SpanID{5}, Sampled: true, Remote: true,
+		Attributes: []Attribute{Int("n", 1)}, DroppedAttributes: 2},
 		{TraceID: TraceID{6}, SpanID: SpanID{7}}},
 	DroppedAttributes: 1, DroppedEvents: 2, DroppedLinks: 3,
 }
 
 // wholeScope is a scope that has everything.
-var wholeScope = Scope{Name: "shop", Version: "v1.2.3", SchemaURL: "https://example.com/schemas/1", Attributes: []Attribute{String("team", "<pay>"), Int("n", 1)}}
+var wholeScope = Scope{Name: "shop", Version: "v1.2.3", SchemaURL: "https://example.com/schemas/1",
+	Attributes: []Attribute{String("team", "<pay>"), Int("n", 1)}}
 
 func TestSpansRoundTrip(t *testing.T) {
 	child := made(3, hour0+10, hour0+20)
@@ -100,7 +104,8 @@ func TestSpansRoundTrip(t *testing.T) {
 	b := encode(t, want...)
 	h, err := parseHeader(b)
 	must(t, err)
-	if want := (header{incarnation: 7, written: hour0 + minute, first: math.MinInt64, last: math.MaxInt64, count: 7, partials: 1, dropped: 3, texts: h.texts}); h != want {
+	if want := (header{incarnation: 7, written: hour0 + minute, first: math.MinInt64, last: math.MaxInt64, count: 7,
+		partials: 1, dropped: 3, texts: h.texts}); h != want {
 		t.Errorf("the header is %+v, want %+v", h, want)
 	}
 	got := decodeChunk(t, h, string(b[headerBytes:]))
@@ -184,8 +189,10 @@ func TestHostileSpansAreCut(t *testing.T) {
 	if got.Name != "\uFFFDname" || len(got.Message) != MaxString || !utf8.ValidString(got.Message) {
 		t.Errorf("the name is %q, the message has %d bytes", got.Name, len(got.Message))
 	}
-	if len(got.Attributes)+int(got.DroppedAttributes) != 500 || len(got.Events)+int(got.DroppedEvents) != 500 || len(got.Links)+int(got.DroppedLinks) != 500 {
-		t.Errorf("%d+%d attributes, %d+%d events, %d+%d links", len(got.Attributes), got.DroppedAttributes, len(got.Events), got.DroppedEvents, len(got.Links), got.DroppedLinks)
+	if len(got.Attributes)+int(got.DroppedAttributes) != 500 || len(got.Events)+int(got.DroppedEvents) != 500 ||
+		len(got.Links)+int(got.DroppedLinks) != 500 {
+		t.Errorf("%d+%d attributes, %d+%d events, %d+%d links", len(got.Attributes), got.DroppedAttributes,
+			len(got.Events), got.DroppedEvents, len(got.Links), got.DroppedLinks)
 	}
 	for _, a := range got.Attributes {
 		if !utf8.ValidString(a.Key) || !utf8.ValidString(a.Value.Text()) || len(a.Value.Text()) > MaxString {

@@ -18,7 +18,8 @@ func fromEvent(name string, at time.Time, attributes []attribute.KeyValue, dropp
 }
 
 func fromLink(c trace.SpanContext, attributes []attribute.KeyValue, dropped int) Link {
-	l := Link{TraceID: TraceID(c.TraceID()), SpanID: SpanID(c.SpanID()), Sampled: c.IsSampled(), Remote: c.IsRemote(), DroppedAttributes: uint32(dropped)}
+	l := Link{TraceID: TraceID(c.TraceID()), SpanID: SpanID(c.SpanID()), Sampled: c.IsSampled(),
+		Remote: c.IsRemote(), DroppedAttributes: uint32(dropped)}
 	l.Attributes = fromAttributes(head(attributes, MaxAttributes, &l.DroppedAttributes))
 	return l
 }

@@ -48,7 +48,8 @@ func Example() {
 	buffer := traces.NewBuffer(traces.Options{Incarnation: 1})
 	provider := traces.NewProvider(func() time.Time { return time.Unix(0, start+1000) })
 
-	turn := traces.Span{TraceID: traces.TraceID{1}, SpanID: traces.SpanID{1}, Sampled: true, Name: "turn charge", Kind: traces.Server, Start: start}
+	turn := traces.Span{TraceID: traces.TraceID{1}, SpanID: traces.SpanID{1}, Sampled: true, Name: "turn charge",
+		Kind: traces.Server, Start: start}
 	active := provider.Begin(buffer, turn)
 	ctx := active.Context(context.Background())
 
@@ -74,7 +75,8 @@ func Example() {
 	for _, s := range page.Spans {
 		fmt.Println(s.Name, len(s.Attributes), s.Parent == turn.SpanID)
 	}
-	doc := traces.AppendJSON(nil, traces.Group{Resource: &traces.Resource{Attributes: []traces.Attribute{traces.String("service.name", "shop")}}, Spans: page.Spans})
+	doc := traces.AppendJSON(nil,
+		traces.Group{Resource: &traces.Resource{Attributes: []traces.Attribute{traces.String("service.name", "shop")}}, Spans: page.Spans})
 	fmt.Println(strings.Count(string(doc), `"traceId":"01000000000000000000000000000000"`))
 	// Output:
 	// turn charge 1 false

@@ -282,8 +282,9 @@ func Protobuf(now int64, groups ...Group) []*tracepb.ResourceSpans {
 			m.Resource.Attributes = otlpAttributes(g.Resource.Attributes)
 		}
 		for scope, spans := range func(yield func(*Scope, []*Span) bool) { byScope(g.Spans, yield) } {
-			out := &tracepb.ScopeSpans{SchemaUrl: scope.SchemaURL, Scope: &commonpb.InstrumentationScope{Name: scope.otlpName(), Version: scope.Version,
-				Attributes: otlpAttributes(scope.Attributes)}}
+			out := &tracepb.ScopeSpans{SchemaUrl: scope.SchemaURL,
+				Scope: &commonpb.InstrumentationScope{Name: scope.otlpName(), Version: scope.Version,
+					Attributes: otlpAttributes(scope.Attributes)}}
 			out.Spans = make([]*tracepb.Span, len(spans))
 			for j, s := range spans {
 				out.Spans[j] = s.protobuf(now)
@@ -336,8 +337,9 @@ func (s *Span) protobuf(now int64) *tracepb.Span {
 	}
 	for i := range s.Links {
 		l := &s.Links[i]
-		m.Links = append(m.Links, &tracepb.Span_Link{TraceId: l.TraceID[:], SpanId: l.SpanID[:], Flags: otlpFlags(l.Sampled, l.Remote),
-			Attributes: otlpAttributes(l.Attributes), DroppedAttributesCount: l.DroppedAttributes})
+		m.Links = append(m.Links,
+			&tracepb.Span_Link{TraceId: l.TraceID[:], SpanId: l.SpanID[:], Flags: otlpFlags(l.Sampled, l.Remote),
+				Attributes: otlpAttributes(l.Attributes), DroppedAttributesCount: l.DroppedAttributes})
 	}
 	return m
 }
@@ -378,7 +380,8 @@ func (v Value) otlp() *commonpb.AnyValue {
 // Size returns about how many bytes a span has as OTLP in protobuf.
 func (s *Span) Size() int {
 	n := 80 + min(len(s.Name), MaxString) + min(len(s.Message), MaxString) + attributesSize(s.Attributes) +
-		min(len(s.Scope.Name), MaxString) + min(len(s.Scope.Version), MaxString) + min(len(s.Scope.SchemaURL), MaxString) + attributesSize(s.Scope.Attributes)
+		min(len(s.Scope.Name), MaxString) + min(len(s.Scope.Version),
+		MaxString) + min(len(s.Scope.SchemaURL), MaxString) + attributesSize(s.Scope.Attributes)
 	for i := range s.Events {
 		n += 16 + len(s.Events[i].Name) + attributesSize(s.Events[i].Attributes)
 	}

@@ -118,8 +118,10 @@ func ParseJSON(b []byte) ([]Group, error) {
 	for i, r := range doc.ResourceSpans {
 		groups[i].Resource = &Resource{parseAttributes(r.Resource.Attributes)}
 		for _, scoped := range r.ScopeSpans {
-			scope := Scope{scoped.Scope.Name, scoped.Scope.Version, scoped.SchemaURL, parseAttributes(scoped.Scope.Attributes)}
-			if scope.Name == RuntimeScope && scope.Version == "" && scope.SchemaURL == "" && len(scope.Attributes) == 0 {
+			scope := Scope{scoped.Scope.Name, scoped.Scope.Version, scoped.SchemaURL,
+				parseAttributes(scoped.Scope.Attributes)}
+			if scope.Name == RuntimeScope && scope.Version == "" && scope.SchemaURL == "" &&
+				len(scope.Attributes) == 0 {
 				scope = Scope{}
 			}
 			for j := range scoped.Spans {
@@ -152,11 +154,14 @@ func (j *jsonSpan) span() (s Span, err error) {
 	}
 	for i := range j.Events {
 		e := &j.Events[i]
-		s.Events = append(s.Events, Event{Name: e.Name, Time: int64(e.TimeUnixNano), Attributes: parseAttributes(e.Attributes), DroppedAttributes: e.DroppedAttributesCount})
+		s.Events = append(s.Events,
+			Event{Name: e.Name, Time: int64(e.TimeUnixNano),
+				Attributes: parseAttributes(e.Attributes), DroppedAttributes: e.DroppedAttributesCount})
 	}
 	for i := range j.Links {
 		l := &j.Links[i]
-		out := Link{Sampled: l.Flags&flagSampled != 0, Remote: l.Flags&flagRemote != 0, Attributes: parseAttributes(l.Attributes), DroppedAttributes: l.DroppedAttributesCount}
+		out := Link{Sampled: l.Flags&flagSampled != 0, Remote: l.Flags&flagRemote != 0,
+			Attributes: parseAttributes(l.Attributes), DroppedAttributes: l.DroppedAttributesCount}
 		err = errors.Join(err, parseIDs(&out.TraceID, l.TraceID, &out.SpanID, l.SpanID))
 		s.Links = append(s.Links, out)
 	}

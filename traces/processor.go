@@ -83,7 +83,8 @@ func fromSDK(s sdktrace.ReadOnlySpan) Span {
 		Parent: SpanID(parent.SpanID()), RemoteParent: parent.IsRemote(),
 		Name: s.Name(), Kind: Kind(s.SpanKind()), Start: s.StartTime().UnixNano(),
 		Status: fromCode(status.Code), Message: status.Description,
-		Scope:             Scope{scope.Name, scope.Version, scope.SchemaURL, fromAttributes(scope.Attributes.ToSlice())},
+		Scope: Scope{scope.Name, scope.Version, scope.SchemaURL,
+			fromAttributes(scope.Attributes.ToSlice())},
 		Attributes:        fromAttributes(s.Attributes()),
 		DroppedAttributes: uint32(s.DroppedAttributes()), DroppedEvents: uint32(s.DroppedEvents()), DroppedLinks: uint32(s.DroppedLinks()),
 	}

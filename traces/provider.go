@@ -60,7 +60,8 @@ func (p *Provider) Tracer(name string, options ...trace.TracerOption) trace.Trac
 	c := trace.NewTracerConfig(options...)
 	set := c.InstrumentationAttributes()
 	attributes := fromAttributes(head(set.ToSlice(), MaxAttributes, new(uint32)))
-	return &tracer{provider: p, scope: Scope{cmp.Or(clean(name), unnamed), clean(c.InstrumentationVersion()), clean(c.SchemaURL()), attributes}}
+	return &tracer{provider: p,
+		scope: Scope{cmp.Or(clean(name), unnamed), clean(c.InstrumentationVersion()), clean(c.SchemaURL()), attributes}}
 }
 
 type tracer struct {
@@ -70,7 +71,8 @@ type tracer struct {
 }
 
 // Start implements trace.Tracer.
-func (t *tracer) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+func (t *tracer) Start(ctx context.Context, name string,
+	options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
@@ -79,7 +81,8 @@ func (t *tracer) Start(ctx context.Context, name string, options ...trace.SpanSt
 	if !c.NewRoot() {
 		parent = trace.SpanContextFromContext(ctx)
 	}
-	id := trace.SpanContextConfig{TraceID: parent.TraceID(), SpanID: trace.SpanID(NewSpanID()), TraceState: parent.TraceState()}
+	id := trace.SpanContextConfig{TraceID: parent.TraceID(), SpanID: trace.SpanID(NewSpanID()),
+		TraceState: parent.TraceState()}
 	if !id.TraceID.IsValid() {
 		id.TraceID = trace.TraceID(NewTraceID())
 	}

@@ -38,7 +38,8 @@ func newTurn(sampled bool) *turn {
 	s := made(1, hour0, 0)
 	s.Sampled = sampled
 	s.Attributes = []Attribute{String("a", "1"), String("b", "2")}
-	return &turn{Context: context.Background(), p: NewProvider(func() time.Time { return time.Unix(0, hour0+7) }), b: NewBuffer(Options{Incarnation: 1}), s: s}
+	return &turn{Context: context.Background(), p: NewProvider(func() time.Time { return time.Unix(0, hour0+7) }),
+		b: NewBuffer(Options{Incarnation: 1}), s: s}
 }
 
 // stored returns the spans that a buffer has, by name.
@@ -66,9 +67,12 @@ func TestSpansOfUsersGoToTheirActor(t *testing.T) {
 	charge.SetStatus(codes.Ok, "")
 	mapped, mixed := attribute.MapValue(attribute.Int("a", 1)), attribute.SliceValue(attribute.IntValue(1))
 	charge.SetAttributes(attribute.Int("n", 1), attribute.String("text", strings.Repeat("x", 2*MaxString)),
-		attribute.StringSlice("list", []string{"a", "b"}), attribute.BoolSlice("bools", []bool{true}), attribute.Int64Slice("ints", []int64{1}),
-		attribute.Float64Slice("floats", []float64{1}), attribute.Float64("f", 1.5), attribute.Bool("ok", true), attribute.KeyValue{Key: "none"},
-		attribute.ByteSlice("bytes", []byte{1, 2}), attribute.KeyValue{Key: "map", Value: mapped}, attribute.KeyValue{Key: "mixed", Value: mixed})
+		attribute.StringSlice("list", []string{"a", "b"}), attribute.BoolSlice("bools",
+			[]bool{true}), attribute.Int64Slice("ints", []int64{1}),
+		attribute.Float64Slice("floats", []float64{1}), attribute.Float64("f", 1.5), attribute.Bool("ok",
+			true), attribute.KeyValue{Key: "none"},
+		attribute.ByteSlice("bytes", []byte{1, 2}), attribute.KeyValue{Key: "map",
+			Value: mapped}, attribute.KeyValue{Key: "mixed", Value: mixed})
 	charge.End()
 	_, root := c.p.Tracer("").Start(ctx, "root", trace.WithNewRoot())
 	root.End()
@@ -79,8 +83,10 @@ func TestSpansOfUsersGoToTheirActor(t *testing.T) {
 	errorIf(t, !scoped || s.Kind != Client || s.Status != OK || !s.Sampled, "charge is %+v, root is %+v", s, r)
 	parents := s.Parent == number(1) && s.TraceID == c.s.TraceID && !s.RemoteParent && r.TraceID != c.s.TraceID && r.Parent == SpanID{}
 	errorIf(t, !parents, "charge is %+v, root is %+v", s, r)
-	want := []Attribute{Int("n", 1), String("text", strings.Repeat("x", MaxString)), List("list", String("", "a").Value, String("", "b").Value),
-		List("bools", Bool("", true).Value), List("ints", Int("", 1).Value), List("floats", Float("", 1).Value), Float("f", 1.5), Bool("ok", true),
+	want := []Attribute{Int("n", 1), String("text", strings.Repeat("x", MaxString)),
+		List("list", String("", "a").Value, String("", "b").Value),
+		List("bools", Bool("", true).Value), List("ints", Int("", 1).Value), List("floats",
+			Float("", 1).Value), Float("f", 1.5), Bool("ok", true),
 		{Key: "none"}, Bytes("bytes", []byte{1, 2}), String("map", mapped.String()), String("mixed", mixed.String())}
 	errorIf(t, !reflect.DeepEqual(s.Attributes, want), "the attributes are %+v", s.Attributes)
 }
@@ -124,17 +130,22 @@ func TestUsersAddToTheSpanOfTheirTurn(t *testing.T) {
 	if s.Name != "renamed" || s.Status != Error || s.Message != "bad" || s.End != hour0+100 || live.End != 0 || live.Name != "renamed" {
 		t.Errorf("the span is %+v", s)
 	}
-	if s.Attributes[0] != String("a", "1") || s.Attributes[1] != String("b", "3") || s.Attributes[2] != Int("c", 4) || c.s.Attributes[1] != String("b", "2") {
+	if s.Attributes[0] != String("a", "1") || s.Attributes[1] != String("b", "3") || s.Attributes[2] != Int("c", 4) ||
+		c.s.Attributes[1] != String("b", "2") {
 		t.Errorf("the attributes are %+v, those of the runtime %+v", s.Attributes, c.s.Attributes)
 	}
-	if len(s.Attributes) != MaxAttributes || len(s.Events) != MaxEvents || len(s.Links) != MaxLinks || s.DroppedAttributes != 76 || s.DroppedEvents != 77 || s.DroppedLinks != 73 {
-		t.Errorf("%d+%d attributes, %d+%d events, %d+%d links", len(s.Attributes), s.DroppedAttributes, len(s.Events), s.DroppedEvents, len(s.Links), s.DroppedLinks)
+	if len(s.Attributes) != MaxAttributes || len(s.Events) != MaxEvents || len(s.Links) != MaxLinks ||
+		s.DroppedAttributes != 76 || s.DroppedEvents != 77 || s.DroppedLinks != 73 {
+		t.Errorf("%d+%d attributes, %d+%d events, %d+%d links", len(s.Attributes), s.DroppedAttributes, len(s.Events),
+			s.DroppedEvents, len(s.Links), s.DroppedLinks)
 	}
-	for i, want := range []Event{{Name: "default", Time: hour0 + 7}, {Name: "given", Time: hour0 + 1}, {Name: "exception", Time: hour0 + 7}, {Name: "exception", Time: hour0 + 7}, {Name: "\uFFFD", Time: hour0 + 7}} {
+	for i, want := range []Event{{Name: "default", Time: hour0 + 7}, {Name: "given", Time: hour0 + 1},
+		{Name: "exception", Time: hour0 + 7}, {Name: "exception", Time: hour0 + 7}, {Name: "\uFFFD", Time: hour0 + 7}} {
 		e := live.Events[i]
 		errorIf(t, e.Name != want.Name || e.Time != want.Time, "event %d is %+v", i, e)
 	}
-	if a := live.Events[2].Attributes; len(a) != 3 || a[0].Value.Text() != "*errors.errorString" || a[1].Value.Text() != "no money" || !strings.Contains(a[2].Value.Text(), "provider_test.go") {
+	if a := live.Events[2].Attributes; len(a) != 3 || a[0].Value.Text() != "*errors.errorString" ||
+		a[1].Value.Text() != "no money" || !strings.Contains(a[2].Value.Text(), "provider_test.go") {
 		t.Errorf("the error is %+v", a)
 	}
 	span.SetName("late")

@@ -64,7 +64,8 @@ type position struct {
 }
 
 func (p position) compare(q position) int {
-	return cmp.Or(cmp.Compare(p.start, q.start), bytes.Compare(p.span[:], q.span[:]), bytes.Compare(p.trace[:], q.trace[:]))
+	return cmp.Or(cmp.Compare(p.start, q.start), bytes.Compare(p.span[:], q.span[:]),
+		bytes.Compare(p.trace[:], q.trace[:]))
 }
 
 // selection is the digest of what a cursor belongs to.

@@ -76,7 +76,8 @@ type reading struct {
 // A chunk that does not decode is skipped, and its key is in Damaged. The fault of a query is a
 // [*QueryError].
 func Read(ctx context.Context, r Reader, q Query) (Result, error) {
-	x := reading{ctx: ctx, r: r, q: q, ends: map[uint64]int64{}, partials: map[identity]*partial{}, damaged: map[string]bool{}}
+	x := reading{ctx: ctx, r: r, q: q, ends: map[uint64]int64{}, partials: map[identity]*partial{},
+		damaged: map[string]bool{}}
 	var err error
 	if x.after, err = x.q.check(); err != nil {
 		return Result{}, err
@@ -430,7 +431,8 @@ func (x *reading) parents() error {
 			return err
 		}
 	}
-	for before, round := 0, 0; len(want) > 0 && round < parentRounds && (round == 0 || len(x.result.Parents) > before); round++ {
+	for before, round := 0, 0; len(want) > 0 && round < parentRounds &&
+		(round == 0 || len(x.result.Parents) > before); round++ {
 		before = len(x.result.Parents)
 		for i := range x.sources {
 			if x.sources[i].first > latest || len(want) == 0 {

@@ -337,7 +337,8 @@ func TestReadEqualsAModel(t *testing.T) {
 				}
 			}
 			if len(got) != len(want) {
-				t.Fatalf("seed %d, %+v: spans %v, want %v", seed, Query{Start: q.Start, End: q.End, Name: q.Name, TraceID: q.TraceID, Errors: q.Errors}, numbers(got), numbers(want))
+				t.Fatalf("seed %d, %+v: spans %v, want %v", seed,
+					Query{Start: q.Start, End: q.End, Name: q.Name, TraceID: q.TraceID, Errors: q.Errors}, numbers(got), numbers(want))
 			}
 			for i := range want {
 				fatalIf(t, !reflect.DeepEqual(got[i], want[i]), "seed %d: span %d is\n%+v, want\n%+v", seed, i, got[i], want[i])

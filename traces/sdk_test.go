@@ -26,7 +26,8 @@ func sdkProvider() trace.TracerProvider {
 	limits.AttributeValueLengthLimit = MaxString
 	limits.AttributeCountLimit, limits.EventCountLimit, limits.LinkCountLimit = MaxAttributes, MaxEvents, MaxLinks
 	limits.AttributePerEventCountLimit, limits.AttributePerLinkCountLimit = MaxAttributes, MaxAttributes
-	return sdktrace.NewTracerProvider(sdktrace.WithSampler(sdkSampler{}), sdktrace.WithSpanProcessor(NewProcessor()), sdktrace.WithRawSpanLimits(limits))
+	return sdktrace.NewTracerProvider(sdktrace.WithSampler(sdkSampler{}), sdktrace.WithSpanProcessor(NewProcessor()),
+		sdktrace.WithRawSpanLimits(limits))
 }
 
 // sdkSampler records the spans that go to an actor.
@@ -67,7 +68,8 @@ func remote(flags trace.TraceFlags) trace.SpanContext {
 	if err != nil {
 		panic(err)
 	}
-	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{7}, SpanID: trace.SpanID{8}, TraceFlags: flags, TraceState: state, Remote: true})
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{7}, SpanID: trace.SpanID{8},
+		TraceFlags: flags, TraceState: state, Remote: true})
 }
 
 // valueError is an error that is no pointer.
@@ -87,10 +89,13 @@ func everything(s trace.Span, n int) {
 
 var sdkCases = map[string]func(t *tester){
 	"attributes": func(t *tester) {
-		_, s := t.tracer.Start(t.ctx, "s", trace.WithAttributes(attribute.Int("twice", 1), attribute.String("", "no key"), attribute.Int("twice", 2)),
+		_, s := t.tracer.Start(t.ctx, "s",
+			trace.WithAttributes(attribute.Int("twice", 1), attribute.String("", "no key"), attribute.Int("twice", 2)),
 			trace.WithAttributes(attribute.String("more", "x")))
-		s.SetAttributes(attribute.String("more", "y"), attribute.Bool("bool", true), attribute.Float64("float", 1.5), attribute.StringSlice("list", []string{"a", "\xff"}),
-			attribute.KeyValue{Key: "none"}, attribute.String("bad \xff", "\xff"), attribute.String("long", strings.Repeat("é", MaxString)), attribute.String("longer", "x"+strings.Repeat("é", MaxString)),
+		s.SetAttributes(attribute.String("more", "y"), attribute.Bool("bool", true), attribute.Float64("float", 1.5),
+			attribute.StringSlice("list", []string{"a", "\xff"}),
+			attribute.KeyValue{Key: "none"}, attribute.String("bad \xff", "\xff"), attribute.String("long",
+				strings.Repeat("é", MaxString)), attribute.String("longer", "x"+strings.Repeat("é", MaxString)),
 			attribute.String("cut", "x"+strings.Repeat("日", MaxString)), attribute.String("cut also", "x"+strings.Repeat("😀", MaxString)),
 			attribute.StringSlice("long list", []string{strings.Repeat("x", MaxString-100), "short", strings.Repeat("y", 100)}))
 		s.SetAttributes()
@@ -98,8 +103,12 @@ var sdkCases = map[string]func(t *tester){
 	},
 	"values of values": func(t *tester) {
 		_, s := t.tracer.Start(t.ctx, "s")
-		s.SetAttributes(attribute.KeyValue{Key: "map", Value: attribute.MapValue(attribute.Int("b", 1), attribute.Int("a", 2), attribute.Int("b", 3))},
-			attribute.KeyValue{Key: "list", Value: attribute.SliceValue(attribute.IntValue(1), attribute.MapValue(attribute.Int("b", 1), attribute.Int("b", 2)))}, attribute.KeyValue{Key: "bytes", Value: attribute.ByteSliceValue(make([]byte, 2*MaxString))})
+		s.SetAttributes(attribute.KeyValue{Key: "map",
+			Value: attribute.MapValue(attribute.Int("b", 1), attribute.Int("a", 2), attribute.Int("b", 3))},
+			attribute.KeyValue{Key: "list",
+				Value: attribute.SliceValue(attribute.IntValue(1),
+					attribute.MapValue(attribute.Int("b", 1), attribute.Int("b", 2)))},
+			attribute.KeyValue{Key: "bytes", Value: attribute.ByteSliceValue(make([]byte, 2*MaxString))})
 		s.End()
 	},
 	"too many attributes": func(t *tester) {
@@ -119,8 +128,10 @@ var sdkCases = map[string]func(t *tester){
 		s.End()
 	},
 	"status": func(t *tester) {
-		for name, codes := range map[string][]codes.Code{"none": nil, "unset": {codes.Unset}, "error": {codes.Error}, "ok": {codes.Ok}, "error ok": {codes.Error, codes.Ok},
-			"ok error": {codes.Ok, codes.Error}, "error unset": {codes.Error, codes.Unset}, "error error": {codes.Error, codes.Error}, "ok unset": {codes.Ok, codes.Unset}} {
+		for name, codes := range map[string][]codes.Code{"none": nil, "unset": {codes.Unset}, "error": {codes.Error},
+			"ok": {codes.Ok}, "error ok": {codes.Error, codes.Ok},
+			"ok error": {codes.Ok, codes.Error}, "error unset": {codes.Error, codes.Unset}, "error error": {codes.Error,
+				codes.Error}, "ok unset": {codes.Ok, codes.Unset}} {
 			_, s := t.tracer.Start(t.ctx, name)
 			for i, c := range codes {
 				s.SetStatus(c, fmt.Sprint("text ", i, "\xff"))
@@ -172,7 +183,8 @@ var sdkCases = map[string]func(t *tester){
 	},
 	"links": func(t *tester) {
 		here := trace.SpanContextFromContext(t.ctx)
-		_, s := t.tracer.Start(t.ctx, "s", trace.WithLinks(trace.Link{SpanContext: here, Attributes: []attribute.KeyValue{attribute.Int("a", 1)}}, trace.Link{}),
+		_, s := t.tracer.Start(t.ctx, "s",
+			trace.WithLinks(trace.Link{SpanContext: here, Attributes: []attribute.KeyValue{attribute.Int("a", 1)}}, trace.Link{}),
 			trace.WithLinks(trace.Link{SpanContext: remote(trace.FlagsSampled)}))
 		s.AddLink(trace.Link{})
 		s.AddLink(trace.Link{Attributes: []attribute.KeyValue{attribute.Int("only", 1)}})
@@ -222,7 +234,8 @@ var sdkCases = map[string]func(t *tester){
 		s.End()
 	},
 	"without an actor": func(t *tester) {
-		for _, ctx := range []context.Context{nil, context.Background(), trace.ContextWithRemoteSpanContext(context.Background(), remote(trace.FlagsSampled))} {
+		for _, ctx := range []context.Context{nil, context.Background(),
+			trace.ContextWithRemoteSpanContext(context.Background(), remote(trace.FlagsSampled))} {
 			ctx, s := t.tracer.Start(ctx, "s")
 			t.saySpan(s)
 			t.say("%v %v", trace.SpanContextFromContext(ctx).Equal(s.SpanContext()), s.TracerProvider() == t.p)
@@ -262,7 +275,8 @@ var sdkCases = map[string]func(t *tester){
 	},
 	"scopes": func(t *tester) {
 		for i, tracer := range []trace.Tracer{
-			t.p.Tracer("named"), t.p.Tracer("versioned", trace.WithInstrumentationVersion("v2"), trace.WithSchemaURL("https://example.com/1")),
+			t.p.Tracer("named"), t.p.Tracer("versioned", trace.WithInstrumentationVersion("v2"),
+				trace.WithSchemaURL("https://example.com/1")),
 			t.p.Tracer("bad \xff", trace.WithInstrumentationVersion("\xff"), trace.WithInstrumentationAttributes(attribute.Int("a", 1))),
 		} {
 			_, s := tracer.Start(t.ctx, fmt.Sprint("s", i))
@@ -299,7 +313,8 @@ func TestSpansAreThoseOfTheSDK(t *testing.T) {
 				fatalIf(t, len(spans) != len(sdkSpans), "%d spans, and %d of the SDK", len(spans), len(sdkSpans))
 				for i := range spans {
 					if !reflect.DeepEqual(spans[i], sdkSpans[i]) {
-						t.Errorf("the span is\n%.2000s\nand that of the SDK\n%.2000s", fmt.Sprintf("%+v", spans[i]), fmt.Sprintf("%+v", sdkSpans[i]))
+						t.Errorf("the span is\n%.2000s\nand that of the SDK\n%.2000s", fmt.Sprintf("%+v", spans[i]),
+							fmt.Sprintf("%+v", sdkSpans[i]))
 					}
 				}
 			})
@@ -357,7 +372,9 @@ func TestAUserSpanIsSafeForConcurrentUse(t *testing.T) {
 	calls.Wait()
 	s.SetName("late")
 	for name, got := range stored(t, c.b) {
-		if got.Partial || name != "child" && (got.SpanID != SpanID(s.SpanContext().SpanID()) || got.Name == "late" || len(got.Links) == 0 || got.Status != Error) {
+		if got.Partial ||
+			name != "child" &&
+				(got.SpanID != SpanID(s.SpanContext().SpanID()) || got.Name == "late" || len(got.Links) == 0 || got.Status != Error) {
 			t.Errorf("span %q has status %v, %d links and is open: %v", got.Name, got.Status, len(got.Links), got.Partial)
 		}
 	}

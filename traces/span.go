@@ -141,7 +141,8 @@ func (s *Span) Snapshot() Span { return s.Clone() }
 func (s *Span) Clone() Span {
 	c := *s
 	c.Name, c.Message = clean(s.Name), clean(s.Message)
-	c.Scope = Scope{clean(s.Scope.Name), clean(s.Scope.Version), clean(s.Scope.SchemaURL), cloneAttributes(s.Scope.Attributes, new(uint32))}
+	c.Scope = Scope{clean(s.Scope.Name), clean(s.Scope.Version), clean(s.Scope.SchemaURL),
+		cloneAttributes(s.Scope.Attributes, new(uint32))}
 	c.Attributes = cloneAttributes(s.Attributes, &c.DroppedAttributes)
 	c.Events = slices.Clone(head(s.Events, MaxEvents, &c.DroppedEvents))
 	for i := range c.Events {

@@ -28,7 +28,9 @@ type totals struct {
 }
 
 func newTotals(bucket int64) totals {
-	return totals{bucket: bucket, bytes: int64(len(keyspace.TraceBucket.Append(nil, bucket)) + totalsBytes), first: math.MaxInt64, last: math.MinInt64}
+	return totals{bucket: bucket,
+		bytes: int64(len(keyspace.TraceBucket.Append(nil,
+			bucket)) + totalsBytes), first: math.MaxInt64, last: math.MinInt64}
 }
 
 func (t *totals) append(dst []byte) []byte {

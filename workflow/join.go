@@ -56,7 +56,8 @@ func Race[T any](ctx Context, name string, cases ...Case[T]) (winner string, v T
 // at most MaxBranches. The number of items belongs to the history, so the items must come
 // from the input or from an operation. An element that has ended is not entered again after a
 // crash: what it should leave behind belongs into its result, not into variables that it shares.
-func ForEach[T, R any](ctx Context, name string, items []T, fn func(ctx Context, i int, item T) (R, error), opts ...ForEachOption) ([]R, error) {
+func ForEach[T, R any](ctx Context, name string, items []T,
+	fn func(ctx Context, i int, item T) (R, error), opts ...ForEachOption) ([]R, error) {
 	return replay.ForEach[T, R](ctx, name, items, fn, opts...)
 }
 

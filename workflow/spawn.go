@@ -18,7 +18,8 @@ type Child[Out any] = replay.Child[Out]
 //
 // A child in another actor is started exactly once, when the transaction that records the Spawn
 // is durable. Its actor refuses it if it has a run already; Result tells.
-func Spawn[In, Out any](ctx Context, name string, d *Function[In, Out], in In, opts ...SpawnOption) (*Child[Out], error) {
+func Spawn[In, Out any](ctx Context, name string, d *Function[In, Out], in In,
+	opts ...SpawnOption) (*Child[Out], error) {
 	return replay.Spawn[In, Out](ctx, name, d, in, opts...)
 }
 

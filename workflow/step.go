@@ -52,7 +52,8 @@ func Do(ctx Context, name string, fn func(sc *StepCtx) error, options ...StepOpt
 
 // Begin begins a step and returns at once. The error matches ErrCanceled. A scope does not end
 // before the steps that it has started.
-func Begin[T any](ctx Context, name string, fn func(sc *StepCtx) (T, error), options ...StepOption) (*Future[T], error) {
+func Begin[T any](ctx Context, name string, fn func(sc *StepCtx) (T, error),
+	options ...StepOption) (*Future[T], error) {
 	return replay.Begin[T](ctx, name, fn, options...)
 }
 

@@ -20,7 +20,8 @@ import "github.com/cairn-run/cairn/workflow/internal/replay"
 // The undo function is a part of the code, so as long as it may be called, the history that leads
 // to it is kept, and is run through again after a crash. UndoBy has no such cost; as an option of
 // Compensated it takes the place of undo.
-func Compensated[T any](ctx Context, name string, do func(sc *StepCtx) (T, error), undo func(sc *StepCtx, v T) error, options ...StepOption) (T, error) {
+func Compensated[T any](ctx Context, name string, do func(sc *StepCtx) (T, error),
+	undo func(sc *StepCtx, v T) error, options ...StepOption) (T, error) {
 	return replay.Compensated[T](ctx, name, do, undo, options...)
 }
 

@@ -47,7 +47,8 @@ func ReceiveAny(ctx Context, name string, queues []string, options ...WaitOption
 }
 
 // ReceiveBatch is Receive for up to limit messages. It waits only for the first one.
-func ReceiveBatch[T any](ctx Context, name string, from Source[T], limit int, options ...WaitOption) ([]Received[T], error) {
+func ReceiveBatch[T any](ctx Context, name string, from Source[T], limit int,
+	options ...WaitOption) ([]Received[T], error) {
 	return replay.ReceiveBatch[T](ctx, name, from, limit, options...)
 }
 

@@ -199,7 +199,8 @@ func (h *Harness) Inspect(typ string, key ...string) []host.StoredKey {
 // Events returns the kept events of an actor, from the first, that are durable by now.
 func (h *Harness) Events(typ string, key ...string) []host.EmittedEvent {
 	h.t.Helper()
-	s, err := h.Runtime().Subscribe(context.Background(), host.Address{Type: typ, Key: key}, host.Subscription{Resume: true})
+	s, err := h.Runtime().
+		Subscribe(context.Background(), host.Address{Type: typ, Key: key}, host.Subscription{Resume: true})
 	if err != nil {
 		h.t.Fatalf("actortest: subscribe to %s %q: %v", typ, key, err)
 	}

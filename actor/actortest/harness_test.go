@@ -130,7 +130,8 @@ func (d diary) read(ctx *actor.ReadContext, _ actor.None) (all []string, err err
 func TestRowsSurviveCrashAndRestartInVirtualTime(t *testing.T) {
 	definition := actor.Define(diaries, actor.Spec[diary]{
 		IdleTimeout: time.Minute,
-		Migrations:  []actor.Migration{{Name: "entry", SQL: "CREATE TABLE entry (id INTEGER PRIMARY KEY, written DATETIME, text TEXT UNIQUE)"}},
+		Migrations: []actor.Migration{{Name: "entry",
+			SQL: "CREATE TABLE entry (id INTEGER PRIMARY KEY, written DATETIME, text TEXT UNIQUE)"}},
 	}, actor.On(write, (*diary).write), actor.OnQuery(read, diary.read))
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ctx, ref := context.Background(), diaries.Ref(h, "a")

@@ -27,7 +27,8 @@ func NewStream[T any](at site.Site, items *codec.Value) Stream[T] {
 // NewDeadLetters makes a handle of the messages that an actor gave up.
 func NewDeadLetters(at site.Site) DeadLetters[DeadLetter] {
 	with := func(m site.Counting[host.SendSelectInput]) selection {
-		return selecting(&at, m, func(ids []uint64, all bool) *host.SendSelectInput { return &host.SendSelectInput{IDs: ids, All: all} })
+		return selecting(&at, m,
+			func(ids []uint64, all bool) *host.SendSelectInput { return &host.SendSelectInput{IDs: ids, All: all} })
 	}
 	return DeadLetters[DeadLetter]{
 		&deadLetters{requeue: with(method.SendDeadRequeue), remove: with(method.SendDeadDelete)},
@@ -60,7 +61,8 @@ func FillSchedule(s *host.Schedule, r Rule, contract string) error {
 	case !r.At.IsZero():
 		s.At = &r.At
 	case r.Every < host.MinScheduleEvery:
-		return host.Errorf(host.InvalidArgument, "%s: the interval %s is too short; it is at least %s", contract, r.Every, host.MinScheduleEvery)
+		return host.Errorf(host.InvalidArgument,
+			"%s: the interval %s is too short; it is at least %s", contract, r.Every, host.MinScheduleEvery)
 	default:
 		s.Every = site.Millis(r.Every)
 	}
@@ -79,7 +81,8 @@ func ReadSchedule[T any](h *host.Schedule, payload *codec.Value, contract string
 
 // NewSchedule makes a handle of an instance of a schedule. all is where List looks, and mine
 // reports whether a schedule of that name is of the contract.
-func NewSchedule[T any](at site.Site, instance string, payload *codec.Value, all site.Site, mine func(string) bool) Schedule[T] {
+func NewSchedule[T any](at site.Site, instance string, payload *codec.Value, all site.Site,
+	mine func(string) bool) Schedule[T] {
 	return Schedule[T]{schedule: &schedule{at, instance, payload, all, mine}}
 }
 
@@ -92,11 +95,13 @@ func NewRun[In, Out any](at site.Site, in, out *codec.Value) Run[In, Out] {
 }
 
 // SendRequest is the request that sends messages with the same options.
-func SendRequest[In any](at *site.Site, encode *codec.Value, s *site.Sending, bodies []In, reply bool) (*host.Request, error) {
+func SendRequest[In any](at *site.Site, encode *codec.Value, s *site.Sending, bodies []In,
+	reply bool) (*host.Request, error) {
 	return sendRequest(at, encode, s, valuesOf(bodies), reply)
 }
 
-func sendRequest(at *site.Site, encode *codec.Value, s *site.Sending, bodies values, reply bool) (*host.Request, error) {
+func sendRequest(at *site.Site, encode *codec.Value, s *site.Sending, bodies values,
+	reply bool) (*host.Request, error) {
 	message := host.QueueMessageInput{
 		DelayMS: site.Millis(s.Delay), Priority: s.Priority, DedupID: s.DedupID, WantReply: reply,
 	}
@@ -125,7 +130,8 @@ func sendRequest(at *site.Site, encode *codec.Value, s *site.Sending, bodies val
 	}
 	r, err := site.Request(at, method.QueueSend, &in)
 	if err == nil {
-		r.IdempotencyKey, r.Existing, r.Traceparent = s.Request.IdempotencyKey, s.Request.Existing, s.Request.Traceparent
+		r.IdempotencyKey, r.Existing, r.Traceparent = s.Request.IdempotencyKey, s.Request.Existing,
+			s.Request.Traceparent
 	}
 	return r, err
 }
@@ -139,8 +145,10 @@ func plainKeys(keys []tuple.Tuple) ([][]any, error) {
 			switch element.(type) {
 			case string, bool, float64, int, int8, int16, int32, int64, uint8, uint16, uint32:
 			default:
-				return nil, host.Errorf(host.InvalidArgument, "KeysIfUndelivered: key part %d is a %T; from outside it is a string, an integer, "+
-					"a float64 or a boolean", i+1, element)
+				return nil,
+					host.Errorf(host.InvalidArgument,
+						"KeysIfUndelivered: key part %d is a %T; from outside it is a string, an integer, "+
+							"a float64 or a boolean", i+1, element)
 			}
 		}
 		out = append(out, key)

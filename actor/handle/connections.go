@@ -43,6 +43,7 @@ func (c Connections) List(ctx context.Context) iter.Seq2[ConnectionInfo, error] 
 // Close ends a connection and reports whether there was one. The client gets the reason, with the
 // error code FailedPrecondition.
 func (c Connections) Close(ctx context.Context, connection, reason string) (bool, error) {
-	n, err := site.Count(ctx, &c.site, method.ConnectionClose, &host.ConnectionCloseInput{Connection: connection, Reason: reason})
+	n, err := site.Count(ctx, &c.site, method.ConnectionClose,
+		&host.ConnectionCloseInput{Connection: connection, Reason: reason})
 	return n > 0, err
 }

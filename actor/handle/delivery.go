@@ -192,7 +192,8 @@ func (l *lease) err() error {
 	case l.settled:
 		return host.Errorf(host.FailedPrecondition, "message %d is settled already", l.id)
 	case l.lost:
-		return host.Errorf(host.FailedPrecondition, "the lock of message %d has ended: it waits again, is with another worker, or gone", l.id)
+		return host.Errorf(host.FailedPrecondition,
+			"the lock of message %d has ended: it waits again, is with another worker, or gone", l.id)
 	}
 	return nil
 }

@@ -61,7 +61,8 @@ func releasing(ctx workflow.Context, version string) (string, error) {
 }
 
 func ExampleRun() {
-	node, stop := open(actor.Define(projects, actor.Spec[project]{}, actor.On(approve, (*project).approve), actor.OnRun(release, releasing)))
+	node, stop := open(actor.Define(projects, actor.Spec[project]{}, actor.On(approve, (*project).approve),
+		actor.OnRun(release, releasing)))
 	defer stop()
 	ctx, cairn := context.Background(), projects.Ref(node, "cairn")
 	run := release.Of(cairn)

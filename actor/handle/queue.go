@@ -70,8 +70,9 @@ func (q *queue) send(ctx context.Context, bodies values, reply bool, opts []Send
 		return nil, q.site.Fault
 	}
 	if turn := q.site.InsideOf(ctx); turn != nil && turn.Fail != nil {
-		return nil, turn.Fail(host.Errorf(host.FailedPrecondition, "%s: Send in a turn would be no part of its commit; use Put for the "+
-			"actor's own queue and Post for another actor's", q.site.Contract))
+		return nil, turn.Fail(host.Errorf(host.FailedPrecondition,
+			"%s: Send in a turn would be no part of its commit; use Put for the "+
+				"actor's own queue and Post for another actor's", q.site.Contract))
 	}
 	var s site.Sending
 	for _, o := range opts {
@@ -86,7 +87,8 @@ func (q *queue) send(ctx context.Context, bodies values, reply bool, opts []Send
 		return nil, err
 	}
 	if len(out.Messages) != bodies.n {
-		return nil, host.Errorf(host.Internal, "the output of %s is about %d messages, not %d", host.QueueSend, len(out.Messages), bodies.n)
+		return nil, host.Errorf(host.Internal, "the output of %s is about %d messages, not %d",
+			host.QueueSend, len(out.Messages), bodies.n)
 	}
 	return out.Messages, nil
 }
@@ -115,8 +117,9 @@ func (q *queue) ask(ctx context.Context, body values, reply any, opts []SendOpti
 		return q.site.Fault
 	}
 	if q.site.InsideOf(ctx) != nil {
-		return host.Errorf(host.InvalidArgument, "%s: Ask cannot wait inside a turn; ask from a task, or send and take the reply "+
-			"as a message of its own", q.site.Contract)
+		return host.Errorf(host.InvalidArgument,
+			"%s: Ask cannot wait inside a turn; ask from a task, or send and take the reply "+
+				"as a message of its own", q.site.Contract)
 	}
 	sent, err := q.send(ctx, body, true, opts)
 	if err != nil {
@@ -127,7 +130,8 @@ func (q *queue) ask(ctx context.Context, body values, reply any, opts []SendOpti
 		return err
 	}
 	if err := q.reply.Decode(host.CBOR, raw, reply); err != nil {
-		return host.Errorf(host.Internal, "the reply of %s does not decode: caller and actor disagree about its type", q.site.Contract)
+		return host.Errorf(host.Internal,
+			"the reply of %s does not decode: caller and actor disagree about its type", q.site.Contract)
 	}
 	return nil
 }
@@ -222,7 +226,8 @@ func (q *queue) count(ctx context.Context, m *site.Counting[host.QueueInput]) (i
 
 // list yields the messages that a method lists, or the error that ends them.
 func (q *queue) list(
-	ctx context.Context, m *method.Typed[host.QueueListInput, host.QueueListOutput], yield func(*host.ListedMessage, error) bool,
+	ctx context.Context, m *method.Typed[host.QueueListInput,
+		host.QueueListOutput], yield func(*host.ListedMessage, error) bool,
 ) {
 	in := host.QueueListInput{Queue: q.site.Name}
 	for {

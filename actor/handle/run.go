@@ -73,13 +73,15 @@ func (r Run[In, Out]) Start(ctx context.Context, in In, opts ...StartOption) (St
 func (r *run) start(ctx context.Context, in any, opts []StartOption) (Started, error) {
 	input, err := r.in.Append(host.CBOR, nil, in)
 	if err != nil {
-		return Started{}, host.WithMember(host.Errorf(host.InvalidArgument, "input of %s: %s", r.site.Contract, err), "", err)
+		return Started{},
+			host.WithMember(host.Errorf(host.InvalidArgument, "input of %s: %s", r.site.Contract, err), "", err)
 	}
 	if r.in.IsNone() {
 		input = nil
 	}
 	s := NewStart(r.site.Name, opts)
-	return site.Ask(ctx, &r.site, method.WorkflowStart, &host.WorkflowStartInput{Workflow: s.Workflow, Input: input, Replace: s.Replace})
+	return site.Ask(ctx, &r.site, method.WorkflowStart,
+		&host.WorkflowStartInput{Workflow: s.Workflow, Input: input, Replace: s.Replace})
 }
 
 // Status describes the run without waking the actor: what the run waits for, since when, and why it
@@ -102,7 +104,8 @@ func (r *run) result(ctx context.Context, out any) error {
 	var pace site.Pacer
 	for {
 		start := time.Now()
-		got, err := site.Ask(ctx, &r.site, method.WorkflowResult, &host.WorkflowResultInput{WaitMS: site.Millis(site.WaitSlice)})
+		got, err := site.Ask(ctx, &r.site, method.WorkflowResult,
+			&host.WorkflowResultInput{WaitMS: site.Millis(site.WaitSlice)})
 		switch {
 		case err != nil && ctx.Err() == nil && site.Again(err):
 			if pace.Pause(ctx) {
@@ -124,7 +127,8 @@ func (r *run) result(ctx context.Context, out any) error {
 			return nil
 		}
 		if err := r.out.Decode(host.CBOR, got.Output, out); err != nil {
-			return host.Errorf(host.Internal, "the output of %s does not decode: caller and actor disagree about its type", r.site.Contract)
+			return host.Errorf(host.Internal,
+				"the output of %s does not decode: caller and actor disagree about its type", r.site.Contract)
 		}
 		return nil
 	}
@@ -228,7 +232,8 @@ func (r *run) Watch(ctx context.Context, after uint64) iter.Seq2[Change, error] 
 		var pace site.Pacer
 		for {
 			start := time.Now()
-			c, err := site.Ask(ctx, &r.site, method.WorkflowWatch, &host.WorkflowWatchInput{After: after, WaitMS: site.Millis(site.WaitSlice)})
+			c, err := site.Ask(ctx, &r.site, method.WorkflowWatch,
+				&host.WorkflowWatchInput{After: after, WaitMS: site.Millis(site.WaitSlice)})
 			switch {
 			case err != nil && ctx.Err() == nil && site.Again(err) && pace.Pause(ctx):
 				continue

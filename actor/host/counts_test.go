@@ -77,7 +77,8 @@ func TestCountsOfLists(t *testing.T) {
 			t.Errorf("CBOR %.60s: %q, want %q", text, got, want)
 		}
 	}
-	for _, text := range []string{`{"NAMES":[1,2,3,4]}`, `{"n\u0061mes":[1,2,3,4]}`, `{"names":[1,2,3,4`, `{"parts":[{"names":0}],"names":[[{}],{"a":[]},"",0]}`} {
+	for _, text := range []string{`{"NAMES":[1,2,3,4]}`, `{"n\u0061mes":[1,2,3,4]}`, `{"names":[1,2,3,4`,
+		`{"parts":[{"names":0}],"names":[[{}],{"a":[]},"",0]}`} {
 		err := host.CheckCounts(host.JSON, []byte(text+space), new(mapped))
 		errorIf(t, err == nil, "%s is taken", text)
 	}
@@ -88,7 +89,8 @@ func TestCountsOfLists(t *testing.T) {
 
 // TestCountsOfTaggedCBOR checks that a tag of CBOR hides nothing, as the decoder ignores it.
 func TestCountsOfTaggedCBOR(t *testing.T) {
-	data, err := cbor.Marshal(map[string]any{"pad": strings.Repeat(" ", host.CountedBytes), "names": cbor.Tag{Number: 999, Content: []int{1, 2, 3, 4}}})
+	data, err := cbor.Marshal(map[string]any{"pad": strings.Repeat(" ", host.CountedBytes),
+		"names": cbor.Tag{Number: 999, Content: []int{1, 2, 3, 4}}})
 	must(t, err)
 	if err := host.CheckCounts(host.CBOR, data, new(mapped)); err == nil || err.Metadata["actual"] != "4" {
 		t.Errorf("%v", err)

@@ -16,7 +16,8 @@ func TestErrorsHaveTheirCodes(t *testing.T) {
 		err  error
 		want Code
 	}{
-		{nil, ""}, {Errorf(Cycle, ""), Cycle}, {fmt.Errorf("wrapped: %w", Errorf(Overloaded, "")), Overloaded}, {context.Canceled, Canceled},
+		{nil, ""}, {Errorf(Cycle, ""), Cycle}, {fmt.Errorf("wrapped: %w", Errorf(Overloaded, "")),
+			Overloaded}, {context.Canceled, Canceled},
 		{fmt.Errorf("wrapped: %w", context.DeadlineExceeded), DeadlineExceeded}, {errors.New("secret"), Internal},
 	} {
 		got := CodeOf(c.err)
@@ -34,7 +35,8 @@ func TestWithAndRetryLeaveTheirReceiverAlone(t *testing.T) {
 	e := Errorf(Unavailable, "busy")
 	f := e.With("reason", "disk_full").Retry()
 	g := f.With("reason", "other")
-	if e.Metadata != nil || e.Retryable || f.Metadata["reason"] != "disk_full" || !f.Retryable || g.Metadata["reason"] != "other" || !g.Retryable {
+	if e.Metadata != nil || e.Retryable || f.Metadata["reason"] != "disk_full" || !f.Retryable ||
+		g.Metadata["reason"] != "other" || !g.Retryable {
 		t.Errorf("%+v, %+v, %+v", e, f, g)
 	}
 }

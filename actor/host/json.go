@@ -106,7 +106,8 @@ func unfit(data []byte, t reflect.Type, levels int) string {
 		t = t.Elem()
 	}
 	p := reflect.PointerTo(t)
-	if levels == 0 || p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+	if levels == 0 || p.Implements(reflect.TypeFor[json.Unmarshaler]()) ||
+		p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		return ""
 	}
 	inner := func(step string, data []byte, t reflect.Type) string {

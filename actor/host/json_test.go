@@ -122,7 +122,8 @@ func member(i int) string {
 
 // FuzzCheckJSON compares the walk with encoding/json's tokens.
 func FuzzCheckJSON(f *testing.F) {
-	for _, seed := range []string{`{"a":1,"a":2}`, `[{"a":[{"b":"\"","b":1}]}]`, `{"\u0061":1,"a":{}}`, "{\"a\":\t-1.5e3 , \"b\":[true,null]}", `"x"`} {
+	for _, seed := range []string{`{"a":1,"a":2}`, `[{"a":[{"b":"\"","b":1}]}]`, `{"\u0061":1,"a":{}}`,
+		"{\"a\":\t-1.5e3 , \"b\":[true,null]}", `"x"`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

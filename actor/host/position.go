@@ -49,7 +49,8 @@ func CheckLife(id string) *Error {
 	if id == "" || validLife(id) {
 		return nil
 	}
-	return Errorf(InvalidArgument, "life is %q; it must be the id of the actor, as in 0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14", id).
+	return Errorf(InvalidArgument,
+		"life is %q; it must be the id of the actor, as in 0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14", id).
 		With("field", "life")
 }
 

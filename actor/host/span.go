@@ -32,7 +32,8 @@ func ParseSpan(traceparent string) (s Span) {
 		return Span{}
 	}
 	var version, flags [1]byte
-	if !unhex(version[:], p[:2]) || !unhex(s.Trace[:], p[3:35]) || !unhex(s.ID[:], p[36:52]) || !unhex(flags[:], p[53:55]) ||
+	if !unhex(version[:], p[:2]) || !unhex(s.Trace[:], p[3:35]) || !unhex(s.ID[:], p[36:52]) ||
+		!unhex(flags[:], p[53:55]) ||
 		s.Trace == [16]byte{} || s.ID == [8]byte{} {
 		return Span{}
 	}
@@ -86,7 +87,8 @@ func (s Span) Attrs() []slog.Attr {
 	if s.IsZero() {
 		return nil
 	}
-	return []slog.Attr{slog.String("trace_id", hex.EncodeToString(s.Trace[:])), slog.String("span_id", hex.EncodeToString(s.ID[:]))}
+	return []slog.Attr{slog.String("trace_id", hex.EncodeToString(s.Trace[:])),
+		slog.String("span_id", hex.EncodeToString(s.ID[:]))}
 }
 
 type spanKey struct{}

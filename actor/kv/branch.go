@@ -43,7 +43,8 @@ func (l line) Fork(ctx context.Context, name string) (Branch, error) { return l.
 func (l line) Tag(ctx context.Context, name string) (Branch, error) { return l.fork(ctx, name, true) }
 
 func (l line) fork(ctx context.Context, name string, readOnly bool) (Branch, error) {
-	_, err := site.Ask(ctx, &l.of.site, method.KVFork, &hostkv.ForkInput{Branch: name, From: l.of.moment.Branch, ReadOnly: readOnly})
+	_, err := site.Ask(ctx, &l.of.site, method.KVFork,
+		&hostkv.ForkInput{Branch: name, From: l.of.moment.Branch, ReadOnly: readOnly})
 	return branchAt(l.of.site, name), err
 }
 
@@ -186,7 +187,8 @@ type Conflict struct {
 // those of the store itself. The error code is TooLarge if there are more, which Selection can
 // divide.
 func (s Store) Merge(ctx context.Context, c MergeConfig) (Merged, error) {
-	in := hostkv.MergeInput{Source: c.Source.wire(), Target: c.Target, Strategy: string(c.Strategy), Keys: c.Keys, Selection: c.Selection, DryRun: c.DryRun}
+	in := hostkv.MergeInput{Source: c.Source.wire(), Target: c.Target, Strategy: string(c.Strategy),
+		Keys: c.Keys, Selection: c.Selection, DryRun: c.DryRun}
 	if c.Base != nil {
 		in.Base = new(c.Base.wire())
 	}

@@ -115,7 +115,8 @@ func Touch(key Key, ttl time.Duration) Mutation {
 }
 
 func mutation(op string, key Key, v Value) Mutation {
-	return Mutation{op: op, key: key, value: hostkv.ByteString(v.Data), encoding: v.Encoding, literal: v.Encoding == host.EncodedJSON}
+	return Mutation{op: op, key: key, value: hostkv.ByteString(v.Data), encoding: v.Encoding,
+		literal: v.Encoding == host.EncodedJSON}
 }
 
 // Resolve puts strings for the texts of a [Placeholder] in the document that the mutation stores.

@@ -173,7 +173,8 @@ func ExampleStore_Search() {
 	if err != nil {
 		fmt.Println(err)
 	}
-	page, err := store.Search(ctx, kv.SearchConfig{Prefix: kv.Key{"note"}, Query: "apple OR jam -pear", Where: []byte(`{"year":{"$gte":2025}}`), Snippet: 8})
+	page, err := store.Search(ctx,
+		kv.SearchConfig{Prefix: kv.Key{"note"}, Query: "apple OR jam -pear", Where: []byte(`{"year":{"$gte":2025}}`), Snippet: 8})
 	for _, h := range page.Hits {
 		fmt.Print(h.Key, " ", h.Score > 0, ": ")
 		for _, part := range h.Snippet {

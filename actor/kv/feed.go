@@ -90,7 +90,8 @@ func (s Store) LastPosition(ctx context.Context) (Position, error) {
 // ends.
 func (s Store) Feed(ctx context.Context, c FeedConfig) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		in := hostkv.FeedInput{Prefixes: c.Prefixes, After: &c.From.After, Life: c.From.Life, WaitMS: site.Millis(site.WaitSlice)}
+		in := hostkv.FeedInput{Prefixes: c.Prefixes, After: &c.From.After, Life: c.From.Life,
+			WaitMS: site.Millis(site.WaitSlice)}
 		if c.New {
 			in.After, in.Life = nil, ""
 		}

@@ -29,6 +29,7 @@ type RenderConfig struct {
 // values, and for an absent key, which the text of the error names; and TooLarge for one that takes
 // more than 100 ms or 1,000,000 steps, or calls templates more than 16 deep.
 func (r Reader) Render(ctx context.Context, c RenderConfig) (string, error) {
-	out, err := site.Ask(ctx, &r.site, method.KVRender, &hostkv.RenderInput{Moment: r.moment, Template: c.Template, Prefix: c.Prefix, Strict: c.Strict})
+	out, err := site.Ask(ctx, &r.site, method.KVRender,
+		&hostkv.RenderInput{Moment: r.moment, Template: c.Template, Prefix: c.Prefix, Strict: c.Strict})
 	return out.Text, err
 }

@@ -84,7 +84,8 @@ func (s Store) Indexes(ctx context.Context) ([]Index, error) {
 
 func indexOf(ix *hostkv.Index) Index {
 	out := Index{
-		IndexConfig: IndexConfig{Prefix: ix.Prefix, Tokenizer: ix.Tokenizer}, Building: ix.Status == "building", Documents: ix.Documents, Created: ix.Created,
+		IndexConfig: IndexConfig{Prefix: ix.Prefix,
+			Tokenizer: ix.Tokenizer}, Building: ix.Status == "building", Documents: ix.Documents, Created: ix.Created,
 	}
 	for _, f := range ix.Fields {
 		out.Fields = append(out.Fields, Field(f))

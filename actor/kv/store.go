@@ -130,7 +130,8 @@ type Page struct {
 
 // List returns a page of entries in the order of their keys.
 func (r Reader) List(ctx context.Context, c ListConfig) (Page, error) {
-	in := hostkv.ListInput{Moment: r.moment, Selection: c.Selection, Limit: c.Limit, Reverse: c.Reverse, KeysOnly: c.KeysOnly, Cursor: c.Cursor, Digest: c.Digest}
+	in := hostkv.ListInput{Moment: r.moment, Selection: c.Selection, Limit: c.Limit,
+		Reverse: c.Reverse, KeysOnly: c.KeysOnly, Cursor: c.Cursor, Digest: c.Digest}
 	if c.Where != nil {
 		in.Where, _ = JSON(c.Where).raw()
 	}

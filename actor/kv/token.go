@@ -89,7 +89,8 @@ func (s Store) RevokeToken(ctx context.Context, id string) (bool, error) {
 
 func tokenOf(in *token.Token) Token {
 	t := Token{ID: in.ID, Label: in.Label, Prefix: in.Prefix, Created: in.Created, Rights: Rights{
-		Read: slices.Contains(in.Rights, "read"), Write: slices.Contains(in.Rights, "write"), Watch: slices.Contains(in.Rights, "watch"),
+		Read: slices.Contains(in.Rights, "read"), Write: slices.Contains(in.Rights,
+			"write"), Watch: slices.Contains(in.Rights, "watch"),
 		Inspect: slices.Contains(in.Rights, "inspect"),
 	}}
 	if in.Expires != nil {

@@ -232,7 +232,9 @@ func (c *changes) written(key string, shown Key) (*Entry, bool, error) {
 		}
 	}
 	if own.blind {
-		return nil, true, host.Errorf(host.FailedPrecondition, "key %v: the transaction has changed the entry, and what it made of it is known after the commit", shown)
+		return nil, true,
+			host.Errorf(host.FailedPrecondition,
+				"key %v: the transaction has changed the entry, and what it made of it is known after the commit", shown)
 	}
 	return own.entry, ok, nil
 }
@@ -374,7 +376,8 @@ func (p *put) before(key string, reverse bool) bool {
 // and all that it did there.
 func (tx *Tx) ownIn(c *ListConfig) (own []put, begun changes, err error) {
 	if c.Cursor != "" {
-		return nil, begun, host.Errorf(host.InvalidArgument, "a listing in a transaction has no cursor").With("field", "cursor")
+		return nil, begun,
+			host.Errorf(host.InvalidArgument, "a listing in a transaction has no cursor").With("field", "cursor")
 	}
 	s, err := spanOf(c.Selection)
 	if err != nil {
@@ -388,9 +391,13 @@ func (tx *Tx) ownIn(c *ListConfig) (own []put, begun changes, err error) {
 		begun.own[key] = o
 		switch {
 		case o.blind:
-			return nil, begun, host.Errorf(host.FailedPrecondition, "the transaction has changed an entry of the listing, and what it made of it is known after the commit")
+			return nil, begun,
+				host.Errorf(host.FailedPrecondition,
+					"the transaction has changed an entry of the listing, and what it made of it is known after the commit")
 		case o.entry != nil && c.Where != nil:
-			return nil, begun, host.Errorf(host.FailedPrecondition, "key %v: the transaction has put the entry, and the node alone can apply the filter", o.entry.Key)
+			return nil, begun,
+				host.Errorf(host.FailedPrecondition,
+					"key %v: the transaction has put the entry, and the node alone can apply the filter", o.entry.Key)
 		case o.entry != nil:
 			e := *o.entry
 			if c.KeysOnly {

@@ -68,7 +68,8 @@ func (s Store) watch(ctx context.Context, c *WatchConfig, yield func(Changes) bo
 	}
 	watcher, ok := s.site.Node.(hostkv.Watcher)
 	if !ok || s.site.InsideOf(ctx) != nil {
-		return host.Errorf(host.FailedPrecondition, "entries can be watched on a node or over a client, outside of turns and queries")
+		return host.Errorf(host.FailedPrecondition,
+			"entries can be watched on a node or over a client, outside of turns and queries")
 	}
 	var w hostkv.Watch
 	defer func() {
@@ -81,7 +82,8 @@ func (s Store) watch(ctx context.Context, c *WatchConfig, yield func(Changes) bo
 		var out hostkv.Changes
 		var err error
 		if w == nil {
-			w, err = watcher.WatchKV(ctx, s.site.At, hostkv.Watching{Keys: c.Keys, Prefixes: c.Prefixes, Initial: c.Initial, Stored: true})
+			w, err = watcher.WatchKV(ctx, s.site.At,
+				hostkv.Watching{Keys: c.Keys, Prefixes: c.Prefixes, Initial: c.Initial, Stored: true})
 		} else {
 			out, err = w.Next(ctx)
 		}

@@ -45,7 +45,8 @@ var workflowKey = Tuple{2, 3, Tuple{3, 7}, 5}
 func TestEncodingIntoABufferWithRoomDoesNotAllocate(t *testing.T) {
 	buf := make([]byte, 0, 1024)
 	huge := negated(power(2000, 0))
-	whole := Tuple{nil, []byte("a\x00b"), "c\x00d", Tuple{nil, Tuple{1}}, 1 << 40, -1 << 40, huge, big.NewInt(-7), float32(1), 2.0, true, UUID{1}, Versionstamp{User: 1}}
+	whole := Tuple{nil, []byte("a\x00b"), "c\x00d", Tuple{nil, Tuple{1}}, 1 << 40, -1 << 40, huge, big.NewInt(-7),
+		float32(1), 2.0, true, UUID{1}, Versionstamp{User: 1}}
 	for name, encode := range map[string]func() error{
 		"workflow key, by element": func() error { appendWorkflowKey(buf); return nil },
 		"workflow key, as Tuple":   func() error { _, err := Append(buf, workflowKey); return err },

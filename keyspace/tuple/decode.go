@@ -27,7 +27,8 @@ const (
 
 // String returns the name of the type in lower case.
 func (t Type) String() string {
-	names := [...]string{"end", "invalid", "nil", "bytes", "string", "tuple", "integer", "float32", "float64", "bool", "uuid", "versionstamp"}
+	names := [...]string{"end", "invalid", "nil", "bytes", "string", "tuple", "integer", "float32",
+		"float64", "bool", "uuid", "versionstamp"}
 	if int(t) < len(names) {
 		return names[t]
 	}

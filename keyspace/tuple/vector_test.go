@@ -134,7 +134,8 @@ func TestAllGoIntegersShareOneLine(t *testing.T) {
 }
 
 func TestFloatsKeepTheirBits(t *testing.T) {
-	for _, bits := range []uint64{0, 1 << 63, 1, math.Float64bits(math.Inf(1)), 0x7FF8000000000001, 0xFFF8000000000001, 0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF} {
+	for _, bits := range []uint64{0, 1 << 63, 1, math.Float64bits(math.Inf(1)), 0x7FF8000000000001, 0xFFF8000000000001,
+		0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF} {
 		d := NewDecoder(AppendFloat64(nil, math.Float64frombits(bits)))
 		if v, err := d.Float64(); err != nil || math.Float64bits(v) != bits {
 			t.Errorf("float64 %x: got %x (%v)", bits, math.Float64bits(v), err)

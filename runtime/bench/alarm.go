@@ -77,7 +77,8 @@ func (b *bench) alarms(n, due int) alarmFigures {
 			took := time.Since(begin)
 			second := time.Now().Add(time.Second + took*time.Duration(due)/time.Duration(n-due)*2)
 			begin = time.Now()
-			arm(refs, due, func(i int) time.Time { return second.Add(time.Second * time.Duration(i) / time.Duration(due)) })
+			arm(refs, due,
+				func(i int) time.Time { return second.Add(time.Second * time.Duration(i) / time.Duration(due)) })
 			took += time.Since(begin)
 			if !time.Now().Before(second) {
 				fatal(fmt.Errorf("alarms fell due before all were armed"))
@@ -125,10 +126,11 @@ const loggedAlarms = 20_000
 // measurement has. They are made where around calls arm.
 func (b *bench) armsLogged(n int, around func(rt *runtime.Runtime, arm func())) []commit {
 	var armed []commit
-	for _, c := range b.logged(runtime.Options{Actors: clockDefinition(func(time.Duration) {})}, func(rt *runtime.Runtime) {
-		refs, later := clockRefs(rt, min(n, dueAlarms)), time.Now().Add(time.Hour)
-		around(rt, func() { arm(refs, n, func(int) time.Time { return later }) })
-	}) {
+	for _, c := range b.logged(runtime.Options{Actors: clockDefinition(func(time.Duration) {})},
+		func(rt *runtime.Runtime) {
+			refs, later := clockRefs(rt, min(n, dueAlarms)), time.Now().Add(time.Hour)
+			around(rt, func() { arm(refs, n, func(int) time.Time { return later }) })
+		}) {
 		if c.has(keyspace.Alarm.Kind, false) {
 			armed = append(armed, c)
 		}

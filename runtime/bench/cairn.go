@@ -234,7 +234,8 @@ func gauge(rt *runtime.Runtime, name string) float64 {
 // heap, is small, so that it does not count.
 func (b *bench) memoryOf(asleep bool) (v float64) {
 	const n = 20_000
-	b.node(runtime.Options{IdleTimeout: 5 * time.Second, MemTableBytes: 256 << 10, CacheBytes: 1 << 20}, func(rt *runtime.Runtime) {
+	b.node(runtime.Options{IdleTimeout: 5 * time.Second, MemTableBytes: 256 << 10,
+		CacheBytes: 1 << 20}, func(rt *runtime.Runtime) {
 		ctx := context.Background()
 		refs := refsOf(rt, n)
 		rateOnce(64, 64, func(i int) { call(ctx, meters.Ref(rt, "warm", refs[i].Key()[0])) })

@@ -53,8 +53,10 @@ func findRows() []row {
 	var all []row
 	for _, n := range []int{10_000, 1_000_000} {
 		add := func(what string, types int, q, byKey host.ListQuery) {
-			all = append(all, row{name: fmt.Sprintf("find: 100 of %d %s, p50 / the page by key", n, what), target: "at most 3, and 100 ms", latency: true, long: n > 10_000,
-				ours: func(b *bench) float64 { return b.foundPage(n, types, q) }, raw: func(b *bench) float64 { return b.foundPage(n, types, byKey) }})
+			all = append(all,
+				row{name: fmt.Sprintf("find: 100 of %d %s, p50 / the page by key", n, what),
+					target: "at most 3, and 100 ms", latency: true, long: n > 10_000,
+					ours: func(b *bench) float64 { return b.foundPage(n, types, q) }, raw: func(b *bench) float64 { return b.foundPage(n, types, byKey) }})
 		}
 		for what, q := range map[string]host.ListQuery{
 			"by an attribute": {Where: []string{"plan=3"}}, "by a range": {Where: []string{"plan>3"}}, "by size": {Where: []string{"size>10"}}, "by update": {Where: []string{"updated>2020-01-01"}},
@@ -65,15 +67,17 @@ func findRows() []row {
 		}
 		for _, types := range []int{1, len(crews)} {
 			for _, field := range []string{"-size", "-plan"} {
-				add(fmt.Sprintf("of all types (%d) in the order %s", types, field), types, host.ListQuery{Sort: field}, host.ListQuery{})
+				add(fmt.Sprintf("of all types (%d) in the order %s", types, field), types,
+					host.ListQuery{Sort: field}, host.ListQuery{})
 			}
 		}
 	}
 	return append(all,
 		row{name: "find: turns that set the same attribute, 64 callers, one actor / the turn without", target: "at least 0.98",
 			ours: func(b *bench) float64 { return b.joins(sameTurn) }, raw: func(b *bench) float64 { return b.joins(plainTurn) }},
-		row{name: "find: turns that change an attribute, 64 callers, one actor / the turn without", target: "at least 0.87",
-			ours: func(b *bench) float64 { return b.joins(changeTurn) }, raw: func(b *bench) float64 { return b.joins(plainTurn) }})
+		row{name: "find: turns that change an attribute, 64 callers, one actor / the turn without",
+			target: "at least 0.87",
+			ours:   func(b *bench) float64 { return b.joins(changeTurn) }, raw: func(b *bench) float64 { return b.joins(plainTurn) }})
 }
 
 func memberOptions() (o runtime.Options) {

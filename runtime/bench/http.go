@@ -57,7 +57,8 @@ func (c *caller) do(request []byte) {
 }
 
 func request(path string) []byte {
-	return []byte("POST " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1\r\n\r\n7")
+	return []byte("POST " + path +
+		" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1\r\n\r\n7")
 }
 
 func callPath(key string) string { return "/actors/meter/" + key + "/-/call/record" }

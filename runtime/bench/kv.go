@@ -142,7 +142,8 @@ func kvRows() []row {
 		ten.Mutations = append(ten.Mutations, kv.Put(kv.Key{"k", int64(i)}, kv.Bytes(shelfValue)))
 	}
 	return []row{
-		{name: "KV: durable put, one caller, p50 / one raw synced batch of the same rows", target: "at most 1.5", latency: true,
+		{name: "KV: durable put, one caller, p50 / one raw synced batch of the same rows",
+			target: "at most 1.5", latency: true,
 			ours: func(b *bench) float64 { return b.shelfP50(0, func(s kv.Store, i int) { commitTo(s, put(i%1000)) }) }, raw: (*bench).rawPutAlone},
 		{name: "KV: durable puts, 64 callers, one actor / raw pipelined, depth 64", target: "at least 0.6",
 			ours: func(b *bench) float64 { return b.shelfPuts(put) }, raw: (*bench).rawPuts},
@@ -160,7 +161,8 @@ func kvRows() []row {
 		{name: "KV: list 100,000 entries, which stay valid / raw iterator that keeps them",
 			ours: func(b *bench) float64 { return b.shelfWalks(fill, walk, walking{}) }, raw: func(b *bench) float64 { return b.rawWalks(bytes.Clone) },
 			more: []twin{{"raw iterator", func(b *bench) float64 { return b.rawWalks(borrow) }}}},
-		{name: "KV: list 100,000 entries of a typed map / of the raw store, borrowed", // a map uses the memory of its pages again
+		// a map uses the memory of its pages again
+		{name: "KV: list 100,000 entries of a typed map / of the raw store, borrowed",
 			ours: func(b *bench) float64 { return b.shelfWalks(shelve, leaf, walking{}) }, raw: func(b *bench) float64 { return b.shelfWalks(fill, walk, walking{Borrow: true}) }},
 		{name: "KV: commit of 10 mutations, p50 / of one", target: "at most 1.5", latency: true,
 			ours: func(b *bench) float64 { return b.shelfP50(0, func(s kv.Store, _ int) { commitTo(s, ten) }) },
@@ -169,9 +171,11 @@ func kvRows() []row {
 			ours: func(b *bench) float64 { return b.shelfCount(1_000_000) }, raw: func(b *bench) float64 { return b.shelfCount(1_000) }},
 		{name: "KV: fork of 1,000,000 entries, p50 / of 1,000", target: "at most 1.2", latency: true,
 			ours: func(b *bench) float64 { return b.shelfForks(1_000_000) }, raw: func(b *bench) float64 { return b.shelfForks(1_000) }},
-		{name: "KV: processor time in 10 s with 1,000 idle watchers of a key each / without", target: "no more", latency: true, long: true,
+		{name: "KV: processor time in 10 s with 1,000 idle watchers of a key each / without",
+			target: "no more", latency: true, long: true,
 			ours: func(b *bench) float64 { return b.idleWatchers(1_000) }, raw: func(b *bench) float64 { return b.idleWatchers(0) }},
-		{name: "KV: the longest wait of a call while 1,000,000 entries expire / while none do", target: "at most 10 ms longer", latency: true, long: true,
+		{name: "KV: the longest wait of a call while 1,000,000 entries expire / while none do",
+			target: "at most 10 ms longer", latency: true, long: true,
 			ours: func(b *bench) float64 { return b.expiring(30 * time.Second) }, raw: func(b *bench) float64 { return b.expiring(time.Hour) }},
 	}
 }
@@ -215,10 +219,12 @@ func (b *bench) shelfAtRest(entries int, put *actor.Action[shelf, filling, actor
 
 // shelfIn runs f with an actor of a node in a directory; "" is an empty one.
 func (b *bench) shelfIn(dir string, f func(actor.Ref[shelf])) {
-	definition := actor.Define(shelves, actor.Spec[shelf]{OpenKV: true}, actor.On(place, (*shelf).place), actor.On(keep, (*shelf).keep), actor.On(fill, (*shelf).fill),
+	definition := actor.Define(shelves, actor.Spec[shelf]{OpenKV: true},
+		actor.On(place, (*shelf).place), actor.On(keep, (*shelf).keep), actor.On(fill, (*shelf).fill),
 		actor.OnQuery(fetch, shelf.fetch), actor.OnQuery(nothing, shelf.nothing), actor.OnQuery(walk, shelf.walk),
 		actor.On(shelve, (*shelf).shelve), actor.OnQuery(leaf, shelf.leaf))
-	b.node(runtime.Options{Dir: dir, Actors: []actor.Definition{definition}}, func(rt *runtime.Runtime) { f(shelves.Ref(rt, "one")) })
+	b.node(runtime.Options{Dir: dir, Actors: []actor.Definition{definition}},
+		func(rt *runtime.Runtime) { f(shelves.Ref(rt, "one")) })
 }
 
 func (b *bench) shelfP50(entries int, op func(kv.Store, int)) (v float64) {
@@ -294,7 +300,8 @@ func (b *bench) shelfQueries() (v float64) {
 
 const walked = 100_000
 
-func (b *bench) shelfWalks(put *actor.Action[shelf, filling, actor.None], list *actor.Query[shelf, walking, int], in walking) (v float64) {
+func (b *bench) shelfWalks(put *actor.Action[shelf, filling, actor.None],
+	list *actor.Query[shelf, walking, int], in walking) (v float64) {
 	b.shelfAtRest(walked, put, func(ref actor.Ref[shelf]) {
 		v = walked * b.load(1, func(int, int) {
 			n, err := list.Call(context.Background(), ref, in)

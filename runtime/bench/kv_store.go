@@ -25,12 +25,21 @@ const (
 // storeRows compare stores inside of a program. Each put is durable, except those of NATS, which
 // syncs its files every two minutes.
 func storeRows() []row {
-	one := row{name: "KV: puts, 64 callers, one store / bbolt, a commit each", target: "at least 8", ours: (*bench).storePuts, raw: func(b *bench) float64 { return b.boltPuts((*bolt.DB).Update) },
-		more: []twin{{"  beside bbolt, 64 puts a commit (DB.Batch)", func(b *bench) float64 { return b.boltPuts((*bolt.DB).Batch) }}, {"  beside NATS KV in the process", (*bench).natsPuts}, {"  beside a table in " + sameLibrary.name, func(b *bench) float64 { return b.sqlitePuts(sameLibrary, 1) }}}}
+	one := row{name: "KV: puts, 64 callers, one store / bbolt, a commit each", target: "at least 8",
+		ours: (*bench).storePuts, raw: func(b *bench) float64 { return b.boltPuts((*bolt.DB).Update) },
+		more: []twin{{"  beside bbolt, 64 puts a commit (DB.Batch)",
+			func(b *bench) float64 { return b.boltPuts((*bolt.DB).Batch) }},
+			{"  beside NATS KV in the process",
+				(*bench).natsPuts},
+			{"  beside a table in " + sameLibrary.name,
+				func(b *bench) float64 { return b.sqlitePuts(sameLibrary, 1) }}}}
 	many := row{name: "KV: puts, 64 callers, 1,000 stores", target: "at least 3", ours: (*bench).storesPuts}
 	for _, l := range otherLibraries() {
-		one.more = append(one.more, twin{"  beside a table in " + l.name, func(b *bench) float64 { return b.sqlitePuts(l, 1) }})
-		many.more = append(many.more, twin{many.name + " / " + l.name + ", one each", func(b *bench) float64 { return b.sqlitePuts(l, storeCount) }})
+		one.more = append(one.more,
+			twin{"  beside a table in " + l.name, func(b *bench) float64 { return b.sqlitePuts(l, 1) }})
+		many.more = append(many.more,
+			twin{many.name + " / " + l.name + ", one each",
+				func(b *bench) float64 { return b.sqlitePuts(l, storeCount) }})
 	}
 	return []row{one, many}
 }
@@ -74,7 +83,11 @@ func (b *bench) boltPuts(commit func(*bolt.DB, func(*bolt.Tx) error) error) (v f
 		group := []byte("group")
 		check(db.Update(func(tx *bolt.Tx) error { _, err := tx.CreateBucket(group); return err }))
 		v = b.load(storeCallers, func(w, i int) {
-			check(commit(db, func(tx *bolt.Tx) error { return tx.Bucket(group).Put([]byte(storeKey(w, i)), []byte(storeText(w, i))) }))
+			check(commit(db,
+				func(tx *bolt.Tx) error {
+					return tx.Bucket(group).
+						Put([]byte(storeKey(w, i)), []byte(storeText(w, i)))
+				}))
 		})
 		check(db.Close())
 	})

@@ -92,9 +92,11 @@ func main() {
 	dir := flag.String("dir", "", "directory for the stores; default a temporary one")
 	only := flag.String("run", "", "only measurements whose name contains this")
 	long := flag.Bool("long", false, "the rows too that take gigabytes of memory")
-	procs := flag.Int("procs", runtime.NumCPU()+1, "GOMAXPROCS, for Cairn and twins alike; one more than processors is what runtime.Main sets")
+	procs := flag.Int("procs", runtime.NumCPU()+1,
+		"GOMAXPROCS, for Cairn and twins alike; one more than processors is what runtime.Main sets")
 	percent := flag.Int("gogc", 400, "GOGC, for Cairn and twins alike; this is what runtime.Main sets")
-	profile := flag.String("cpuprofile", "", "file for a CPU profile of Cairn's side, without the twins; it slows that side, and the last measurement stays in it")
+	profile := flag.String("cpuprofile", "",
+		"file for a CPU profile of Cairn's side, without the twins; it slows that side, and the last measurement stays in it")
 	untraced := flag.Bool("untraced", false, "compare with Cairn without traces, instead of with the twins")
 	every := flag.Bool("every", false, "record every trace, and not only 100 new ones a second")
 	flag.Parse()

@@ -40,7 +40,8 @@ func TestCollectorsDecodeMetrics(t *testing.T) {
 			defer server.Close()
 			t.Setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", server.URL)
 			t.Setenv("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", form)
-			e, err := collector.NewMetricExporter(registry.Gather, []traces.Attribute{traces.String("service.name", "shop")}, slog.New(slog.DiscardHandler))
+			e, err := collector.NewMetricExporter(registry.Gather,
+				[]traces.Attribute{traces.String("service.name", "shop")}, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,8 +69,10 @@ func TestCollectorsDecodeMetrics(t *testing.T) {
 			label, _ := sum.DataPoints().At(0).Attributes().Get("type")
 			check("the type", label.Str(), "cell \u2028")
 			check("the sum", sum.DataPoints().At(0).DoubleValue(), 3.0)
-			check("its form", [2]bool{sum.IsMonotonic(), sum.AggregationTemporality() == pmetric.AggregationTemporalityCumulative}, [2]bool{true, true})
-			check("its start", sum.DataPoints().At(0).StartTimestamp() > 0 && sum.DataPoints().At(0).Timestamp() >= sum.DataPoints().At(0).StartTimestamp(), true)
+			check("its form",
+				[2]bool{sum.IsMonotonic(), sum.AggregationTemporality() == pmetric.AggregationTemporalityCumulative}, [2]bool{true, true})
+			check("its start", sum.DataPoints().At(0).StartTimestamp() > 0 &&
+				sum.DataPoints().At(0).Timestamp() >= sum.DataPoints().At(0).StartTimestamp(), true)
 			check("its description", got["cairn_type_turns_total"].Description(), "Turns <b>.")
 			check("the gauge", got["cairn_actors_awake"].Gauge().DataPoints().At(0).DoubleValue(), -2.5)
 			h := got["cairn_wake_seconds"].Histogram().DataPoints().At(0)

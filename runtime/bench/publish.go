@@ -78,7 +78,8 @@ func (b *bench) published(n int, see func(*nats.Msg)) (v float64) {
 			v = p.rate(b)
 			for end := time.Now().Add(10 * time.Second); gauge(rt, "cairn_outbox_rows") > 0; {
 				if time.Now().After(end) {
-					fatal(fmt.Errorf("%v events are published, and still in the outbox", gauge(rt, "cairn_outbox_rows")))
+					fatal(fmt.Errorf("%v events are published, and still in the outbox",
+						gauge(rt, "cairn_outbox_rows")))
 				}
 				time.Sleep(time.Millisecond)
 			}

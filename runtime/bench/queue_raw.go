@@ -28,13 +28,14 @@ func (b *bench) messagesLogged(n int) []messageCommits {
 
 func (b *bench) logMessages(n int) []messageCommits {
 	var handled atomic.Int64
-	commits := b.logged(runtime.Options{Actors: depotDefinition(func(int64) { handled.Add(1) })}, func(rt *runtime.Runtime) {
-		ref := depots.Ref(rt, "one")
-		for i := range n + 1 {
-			send(ref, i)
-			awaitHandled(ref, &handled, int64(i+1))
-		}
-	})
+	commits := b.logged(runtime.Options{Actors: depotDefinition(func(int64) { handled.Add(1) })},
+		func(rt *runtime.Runtime) {
+			ref := depots.Ref(rt, "one")
+			for i := range n + 1 {
+				send(ref, i)
+				awaitHandled(ref, &handled, int64(i+1))
+			}
+		})
 	var messages []messageCommits
 	var sent commit
 	for _, c := range commits {

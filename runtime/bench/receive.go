@@ -50,7 +50,8 @@ func (b *bench) received(n int) receiveTimes {
 			half := &bench{time: b.time / 2}
 			v.one = half.p50Before(func(int) { takeOne(ref) }, func() { stock(ref, 1) })
 			v.oneCPU = half.cpu
-			v.batch = half.p50Before(func(int) { takeBatch(rt, ref.Key(), receiveBatch) }, func() { stock(ref, receiveBatch) })
+			v.batch = half.p50Before(func(int) { takeBatch(rt, ref.Key(), receiveBatch) },
+				func() { stock(ref, receiveBatch) })
 			v.batchCPU = half.cpu
 			holds(ref, n)
 		})
@@ -123,7 +124,8 @@ func holds(ref actor.Ref[depot], n int) {
 // filled runs f with a node at rest whose queue for workers holds n messages. It fills the queue
 // when it is first asked for it, and keeps the store for the next time.
 func (b *bench) filled(n int, f func(actor.Ref[depot], *runtime.Runtime)) {
-	o := runtime.Options{Actors: depotDefinition(func(int64) {}), Dir: filepath.Join(b.dir, fmt.Sprint("queue-", n)), NoSync: true}
+	o := runtime.Options{Actors: depotDefinition(func(int64) {}),
+		Dir: filepath.Join(b.dir, fmt.Sprint("queue-", n)), NoSync: true}
 	if _, err := os.Stat(o.Dir); os.IsNotExist(err) {
 		b.node(o, func(rt *runtime.Runtime) { stock(depots.Ref(rt, "one"), n) })
 	}
@@ -142,7 +144,8 @@ func rest(rt *runtime.Runtime) {
 	for calm < 25 {
 		time.Sleep(20 * time.Millisecond)
 		calm++
-		if now, owed := gauge(rt, "cairn_store_disk_bytes"), gauge(rt, "cairn_store_compaction_debt_bytes"); now != size || owed != debt {
+		if now, owed := gauge(rt, "cairn_store_disk_bytes"),
+			gauge(rt, "cairn_store_compaction_debt_bytes"); now != size || owed != debt {
 			calm, size, debt = 0, now, owed
 		}
 	}

@@ -45,7 +45,8 @@ func (*archive) file(ctx *actor.Context, in filing) (none actor.None, err error)
 	for i := in.From; i < in.From+in.N; i++ {
 		key, err := shelfKey(i).Pack()
 		check(err)
-		if _, err := ctx.SQL().Exec("INSERT INTO document VALUES (?, ?, ?)", archiveText(i), key, int64(i)); err != nil {
+		if _, err := ctx.SQL().
+			Exec("INSERT INTO document VALUES (?, ?, ?)", archiveText(i), key, int64(i)); err != nil {
 			return none, err
 		}
 	}
@@ -54,9 +55,11 @@ func (*archive) file(ctx *actor.Context, in filing) (none actor.None, err error)
 
 func searchRows() []row {
 	return []row{
-		{name: "KV: indexed put, p50 / an SQL turn inserting into the same FTS5 table", target: "at most 1.3", latency: true,
+		{name: "KV: indexed put, p50 / an SQL turn inserting into the same FTS5 table",
+			target: "at most 1.3", latency: true,
 			ours: (*bench).indexedPut, raw: (*bench).insertedText},
-		{name: "KV: search 20 of 100,000, p50 / the same MATCH by sql.query", target: "at most 1.3", latency: true, long: true,
+		{name: "KV: search 20 of 100,000, p50 / the same MATCH by sql.query", target: "at most 1.3",
+			latency: true, long: true,
 			ours: (*bench).searched, raw: (*bench).matched},
 	}
 }
@@ -67,7 +70,8 @@ func (b *bench) archive(entries int, index bool, f func(*runtime.Runtime, actor.
 	if !index {
 		spec.Migrations = []actor.Migration{{Name: "001-table", SQL: archiveSchema}}
 	}
-	b.node(runtime.Options{Actors: []actor.Definition{actor.Define(archives, spec, actor.On(file, (*archive).file))}}, func(rt *runtime.Runtime) {
+	b.node(runtime.Options{Actors: []actor.Definition{actor.Define(archives, spec,
+		actor.On(file, (*archive).file))}}, func(rt *runtime.Runtime) {
 		ctx, ref := context.Background(), archives.Ref(rt, "one")
 		if index {
 			_, err := ref.KV().SetIndex(ctx, kv.IndexConfig{Prefix: kv.Key{"k"}, Fields: []kv.Field{{Path: "$value"}}})
@@ -112,7 +116,9 @@ func (b *bench) insertedText() (v float64) {
 func (b *bench) searched() (v float64) {
 	b.archive(archived, true, func(_ *runtime.Runtime, ref actor.Ref[archive]) {
 		v = b.p50(func(i int) {
-			page, err := ref.KV().Search(context.Background(), kv.SearchConfig{Prefix: kv.Key{"k"}, Query: fmt.Sprint("rare", i%1000), Limit: 20})
+			page, err := ref.KV().
+				Search(context.Background(),
+					kv.SearchConfig{Prefix: kv.Key{"k"}, Query: fmt.Sprint("rare", i%1000), Limit: 20})
 			check(err)
 			if len(page.Hits) != 20 || page.Partial {
 				panic(fmt.Sprint(len(page.Hits), " entries"))
@@ -127,7 +133,8 @@ func (b *bench) matched() (v float64) {
 		v = b.p50(func(i int) {
 			out, err := rt.Call(context.Background(), &host.Request{
 				Address: host.Address{Type: "archive", Key: []string{"one"}}, Method: host.SQLQuery, Codec: host.JSON,
-				Input: fmt.Appendf(nil, `{"sql":"SELECT key, c0, rank FROM document WHERE document MATCH ? ORDER BY rank LIMIT 20","args":["rare%d"]}`, i%1000),
+				Input: fmt.Appendf(nil,
+					`{"sql":"SELECT key, c0, rank FROM document WHERE document MATCH ? ORDER BY rank LIMIT 20","args":["rare%d"]}`, i%1000),
 			})
 			check(err)
 			var found host.SQLOutput

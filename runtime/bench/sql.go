@@ -59,9 +59,11 @@ func shopDefinition() []actor.Definition {
 			Migrations: []actor.Migration{{Name: "001-table", SQL: sqlSchema}},
 			Limits:     actor.Limits{WriteSetBytes: 256 << 20},
 		},
-		actor.On(sqlInsertOne, (*shop).insert), actor.On(sqlInsertN, (*shop).insertN), actor.On(sqlMixed, (*shop).mixed),
+		actor.On(sqlInsertOne, (*shop).insert), actor.On(sqlInsertN,
+			(*shop).insertN), actor.On(sqlMixed, (*shop).mixed),
 		actor.On(sqlState, (*shop).state), actor.On(sqlNote, (*shop).note),
-		actor.OnQuery(sqlPointN, shop.pointN), actor.OnQuery(sqlPointAt, shop.pointAt), actor.OnQuery(sqlScanAll, shop.scan))}
+		actor.OnQuery(sqlPointN, shop.pointN), actor.OnQuery(sqlPointAt,
+			shop.pointAt), actor.OnQuery(sqlScanAll, shop.scan))}
 }
 
 func (*shop) insert(ctx *actor.Context, i int) (actor.None, error) {

@@ -28,7 +28,8 @@ func counted(f func()) (c bytesWritten) {
 	before := writtenSoFar()
 	f()
 	after := writtenSoFar()
-	return bytesWritten{written: (after.written - before.written) / countedInserts, device: (after.device - before.device) / countedInserts}
+	return bytesWritten{written: (after.written - before.written) / countedInserts,
+		device: (after.device - before.device) / countedInserts}
 }
 
 func writtenSoFar() (c bytesWritten) {

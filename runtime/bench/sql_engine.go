@@ -45,7 +45,8 @@ func (b *bench) space(f func(s *space)) {
 	dir, err := os.MkdirTemp(b.dir, "space-")
 	check(err)
 	defer os.RemoveAll(dir)
-	store, err := engine.Open(context.Background(), engine.Options{Dir: dir, Limits: engine.Limits{MaxWriteSet: 256 << 20}})
+	store, err := engine.Open(context.Background(),
+		engine.Options{Dir: dir, Limits: engine.Limits{MaxWriteSet: 256 << 20}})
 	check(err)
 	pool, err := sqlitevfs.NewPool(sqlitevfs.Options{})
 	check(err)

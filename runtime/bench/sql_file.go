@@ -22,7 +22,8 @@ type library struct {
 // sameLibrary is the library that the databases of actors run on. It is opened without its name for
 // database/sql, which mattn/go-sqlite3 has too.
 var sameLibrary = library{"files of the same library", func(path string) (*sql.DB, error) {
-	return driver.Open("file:" + path + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
+	return driver.Open("file:" + path +
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
 }}
 
 func (l library) must(path string) *sql.DB {

@@ -14,7 +14,8 @@ func rows() []row {
 
 func nodeRows() []row {
 	return []row{
-		{name: "durable action, one actor, one caller, p50 / one raw synced batch", target: "at most 1.1", latency: true,
+		{name: "durable action, one actor, one caller, p50 / one raw synced batch",
+			target: "at most 1.1", latency: true,
 			ours: (*bench).durableAlone, raw: (*bench).rawAlone},
 		{name: "64 callers, one actor / raw pipelined, depth 64", target: "at least 0.95",
 			ours: func(b *bench) float64 { return b.durable(64, 1) }, raw: func(b *bench) float64 { return b.rawPipelined(64) }},
@@ -23,7 +24,8 @@ func nodeRows() []row {
 		{name: "p99 of 100 calm actors, 64 callers flood another / nobody does", target: "at most 2", latency: true,
 			ours: func(b *bench) float64 { return b.calmP99(64, runtime.Options{}) },
 			raw:  func(b *bench) float64 { return b.calmP99(0, runtime.Options{}) }},
-		{name: "p99 of 100 calm actors, one core, no sync, 64 callers flood another / nobody does", target: "(what the core allows)", latency: true,
+		{name: "p99 of 100 calm actors, one core, no sync, 64 callers flood another / nobody does",
+			target: "(what the core allows)", latency: true,
 			ours: func(b *bench) float64 { return b.calmOneCore(64) }, raw: func(b *bench) float64 { return b.calmOneCore(0) }},
 		{name: "query, awake actor, one core", target: "at least 500,000/s", ours: (*bench).queries},
 		{name: "wake and answer, 10,000 asleep, p50", target: "at most 30 us", latency: true, ours: (*bench).wakes},
@@ -31,12 +33,15 @@ func nodeRows() []row {
 		{name: "memory of a sleeping actor", target: "0 B", bytes: true, ours: (*bench).memoryAsleep},
 		httpRow(1, "one actor"),
 		httpRow(1000, "1,000 actors"),
-		{name: "durable HTTP call, one caller, p50 / bare handler, one synced commit", target: "at most 1.15", latency: true,
+		{name: "durable HTTP call, one caller, p50 / bare handler, one synced commit",
+			target: "at most 1.15", latency: true,
 			ours: (*bench).httpAlone, raw: (*bench).httpRawAlone},
-		{name: "queue: enqueued and handled, 1 producer / two raw synced commits of the same rows", target: "at least 0.5",
-			ours: func(b *bench) float64 { return b.queued(1) }, raw: (*bench).rawQueue},
-		{name: "queue: enqueued and handled, 64 producers / the same commits pipelined, depth 64", target: "at least 0.5",
-			ours: func(b *bench) float64 { return b.queued(64) }, raw: func(b *bench) float64 { return b.rawQueuePipelined(64) }},
+		{name: "queue: enqueued and handled, 1 producer / two raw synced commits of the same rows",
+			target: "at least 0.5",
+			ours:   func(b *bench) float64 { return b.queued(1) }, raw: (*bench).rawQueue},
+		{name: "queue: enqueued and handled, 64 producers / the same commits pipelined, depth 64",
+			target: "at least 0.5",
+			ours:   func(b *bench) float64 { return b.queued(64) }, raw: func(b *bench) float64 { return b.rawQueuePipelined(64) }},
 		{name: "queue: worker receives and acks a message, no sync, 1,000,000 wait, p50 / 1,000 wait", target: "at most 1.5", latency: true,
 			ours: func(b *bench) float64 { return b.receivedOne(longQueue) }, raw: func(b *bench) float64 { return b.receivedOne(shortQueue) }},
 		{name: "queue: worker receives and acks 100 at a time, no sync, 1,000,000 wait, p50 / 1,000 wait", target: "at most 1.5", latency: true,
@@ -64,15 +69,18 @@ func nodeRows() []row {
 			ours: func(b *bench) float64 { return b.idle("node", idleSockets).heap }, raw: func(b *bench) float64 { return b.idle("bare", idleSockets).heap }},
 		{name: "idle WebSocket, 10,000 of them, resident memory / bare server", bytes: true,
 			ours: func(b *bench) float64 { return b.idle("node", idleSockets).resident }, raw: func(b *bench) float64 { return b.idle("bare", idleSockets).resident }},
-		{name: "stream: items that a task appends one by one, followed over HTTP", ours: func(b *bench) float64 { return b.streamed(1) }},
-		{name: "stream: items that a task appends 100 at a time, followed over HTTP", ours: func(b *bench) float64 { return b.streamed(100) }},
+		{name: "stream: items that a task appends one by one, followed over HTTP",
+			ours: func(b *bench) float64 { return b.streamed(1) }},
+		{name: "stream: items that a task appends 100 at a time, followed over HTTP",
+			ours: func(b *bench) float64 { return b.streamed(100) }},
 	}
 }
 
 // httpRow compares durable HTTP calls with two bare handlers: one commits the same rows, the other
 // does nothing.
 func httpRow(actors int, name string) row {
-	return row{name: "durable HTTP call, 64 callers, " + name + " / bare handler, one synced commit", target: "at least 0.9",
+	return row{name: "durable HTTP call, 64 callers, " + name +
+		" / bare handler, one synced commit", target: "at least 0.9",
 		ours: func(b *bench) float64 { return b.httpDurable(64, actors) },
 		raw:  func(b *bench) float64 { return b.httpRaw(64, actors) },
 		more: []twin{{"  beside an empty handler", func(b *bench) float64 { return b.httpEmpty(64) }}}}

@@ -16,18 +16,25 @@ import (
 func TestCollectorsDecodeSpans(t *testing.T) {
 	const start, end = int64(1771891200000000005), int64(1771891200001000005)
 	span := traces.Span{
-		TraceID: traces.TraceID{1, 2, 3, 15: 9}, SpanID: traces.SpanID{1, 7: 2}, Parent: traces.SpanID{5, 7: 5}, RemoteParent: true, Sampled: true,
+		TraceID: traces.TraceID{1, 2, 3, 15: 9}, SpanID: traces.SpanID{1, 7: 2}, Parent: traces.SpanID{5,
+			7: 5}, RemoteParent: true, Sampled: true,
 		Kind: traces.Consumer, Status: traces.Error, Message: "refused <b>", Name: "charge \u2028", Start: start, End: end,
-		Scope: traces.Scope{Name: "shop", Version: "v1", SchemaURL: "https://example.com/1", Attributes: []traces.Attribute{traces.Int("n", 1)}},
-		Attributes: []traces.Attribute{traces.String("text", "a\"b\\"), traces.Int("int", math.MinInt64), traces.Float("float", 0.1), traces.Float("inf", math.Inf(-1)),
-			traces.Bool("bool", true), traces.Bytes("bytes", []byte{0, 255}), traces.List("list", traces.Int("", 1).Value, traces.String("", "x").Value), {Key: "none"}},
-		Events: []traces.Event{{Name: "log", Time: start + 1, Attributes: []traces.Attribute{traces.String("level", "info")}, DroppedAttributes: 4}},
+		Scope: traces.Scope{Name: "shop", Version: "v1", SchemaURL: "https://example.com/1",
+			Attributes: []traces.Attribute{traces.Int("n", 1)}},
+		Attributes: []traces.Attribute{traces.String("text", "a\"b\\"), traces.Int("int", math.MinInt64),
+			traces.Float("float", 0.1), traces.Float("inf", math.Inf(-1)),
+			traces.Bool("bool", true), traces.Bytes("bytes", []byte{0, 255}), traces.List("list",
+				traces.Int("", 1).Value, traces.String("", "x").Value), {Key: "none"}},
+		Events: []traces.Event{{Name: "log", Time: start + 1,
+			Attributes: []traces.Attribute{traces.String("level", "info")}, DroppedAttributes: 4}},
 		Links: []traces.Link{{TraceID: traces.TraceID{4}, SpanID: traces.SpanID{5}, Sampled: true, Remote: true,
 			Attributes: []traces.Attribute{traces.Int("n", 1)}, DroppedAttributes: 5}},
 		DroppedAttributes: 1, DroppedEvents: 2, DroppedLinks: 3,
 	}
-	root := traces.Span{TraceID: span.TraceID, SpanID: span.Parent, Kind: traces.Server, Status: traces.OK, Name: "root", Start: start, End: end}
-	group := traces.Group{Resource: &traces.Resource{Attributes: []traces.Attribute{traces.String("service.name", "shop")}}, Spans: []traces.Span{root, span}}
+	root := traces.Span{TraceID: span.TraceID, SpanID: span.Parent, Kind: traces.Server, Status: traces.OK,
+		Name: "root", Start: start, End: end}
+	group := traces.Group{Resource: &traces.Resource{Attributes: []traces.Attribute{traces.String("service.name",
+		"shop")}}, Spans: []traces.Span{root, span}}
 
 	binary, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: traces.Protobuf(0, group)})
 	if err != nil {
@@ -47,8 +54,10 @@ func TestCollectorsDecodeSpans(t *testing.T) {
 			t.Errorf("%s: the resource is %v, with %d scopes", form, r.Resource().Attributes().AsRaw(), r.ScopeSpans().Len())
 		}
 		first := r.ScopeSpans().At(0).Spans().At(0)
-		if !first.ParentSpanID().IsEmpty() || first.Status().Code() != ptrace.StatusCodeOk || first.Kind() != ptrace.SpanKindServer || first.Flags() != 0x100 {
-			t.Errorf("%s: the root has parent %v, status %v, kind %v, flags %x", form, first.ParentSpanID(), first.Status(), first.Kind(), first.Flags())
+		if !first.ParentSpanID().IsEmpty() || first.Status().Code() != ptrace.StatusCodeOk ||
+			first.Kind() != ptrace.SpanKindServer || first.Flags() != 0x100 {
+			t.Errorf("%s: the root has parent %v, status %v, kind %v, flags %x", form, first.ParentSpanID(),
+				first.Status(), first.Kind(), first.Flags())
 		}
 		scope := r.ScopeSpans().At(1)
 		s := scope.Spans().At(0)

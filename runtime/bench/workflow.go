@@ -65,7 +65,8 @@ func (q *quern) grind(ctx workflow.Context, what string) (int, error) {
 			if what == "step" {
 				_, err = workflow.Step(it, name, func(*workflow.StepCtx) (int, error) { return 7, nil })
 			} else {
-				_, err = actor.UpdateState(it, name, func(m *mill, _ *actor.Context) (int, error) { m.Turned++; return 7, nil })
+				_, err = actor.UpdateState(it, name,
+					func(m *mill, _ *actor.Context) (int, error) { m.Turned++; return 7, nil })
 			}
 			if err != nil {
 				return err
@@ -192,7 +193,8 @@ func (c commit) actor() keyspace.ActorID {
 func (b *bench) step() commit {
 	steps := b.millCommits("step")
 	if len(steps) < perIteration {
-		fatal(fmt.Errorf("the steps of the run did not make a commit each: %d of %d in the log", len(steps), perIteration))
+		fatal(fmt.Errorf("the steps of the run did not make a commit each: %d of %d in the log",
+			len(steps), perIteration))
 	}
 	return steps[len(steps)/2]
 }
@@ -290,13 +292,16 @@ func workflowRows() []row {
 			ours: func(b *bench) float64 { return b.ground("update", 1) }, raw: func(b *bench) float64 { return b.rawUpdates(64) }},
 		{name: "workflow: steps of 64 actors / 64 raw committers of their rows", target: "at least 40,000/s",
 			ours: func(b *bench) float64 { return b.ground("step", 64) }, raw: func(b *bench) float64 { return b.rawSteps(64) }},
-		{name: "workflow: start to durable result of 5 steps, p50 / one raw synced commit", target: "at most 8", latency: true,
+		{name: "workflow: start to durable result of 5 steps, p50 / one raw synced commit",
+			target: "at most 8", latency: true,
 			ours: (*bench).fiveAlone, raw: (*bench).rawStep},
-		{name: "workflow: runs of 5 steps, 32 at once / 32 raw committers of the same commits", target: "at least 0.5, at most 3 x the processor time",
-			ours: func(b *bench) float64 { return b.fives(32) }, raw: func(b *bench) float64 { return b.rawFives(32) }},
+		{name: "workflow: runs of 5 steps, 32 at once / 32 raw committers of the same commits",
+			target: "at least 0.5, at most 3 x the processor time",
+			ours:   func(b *bench) float64 { return b.fives(32) }, raw: func(b *bench) float64 { return b.rawFives(32) }},
 		{name: "workflow: memory of an awake actor whose run waits, of 100,000", bytes: true, long: true,
 			ours: func(b *bench) float64 { return b.parkedMemory(false) }},
-		{name: "workflow: memory of a sleeping actor whose run waits, of 100,000", target: "0 B", bytes: true, long: true,
+		{name: "workflow: memory of a sleeping actor whose run waits, of 100,000", target: "0 B",
+			bytes: true, long: true,
 			ours: func(b *bench) float64 { return b.parkedMemory(true) }},
 	}
 }

@@ -25,7 +25,8 @@ func TestTwinsOfWorkflowsHaveTheCommitsOfARun(t *testing.T) {
 // TestWorkflowTwins runs the twins of the measurements for a moment.
 func TestWorkflowTwins(t *testing.T) {
 	b := &bench{dir: t.TempDir(), time: 5 * time.Millisecond}
-	for name, v := range map[string]float64{"step": b.rawStep(), "steps": b.rawSteps(2), "updates": b.rawUpdates(4), "fives": b.rawFives(2)} {
+	for name, v := range map[string]float64{"step": b.rawStep(), "steps": b.rawSteps(2), "updates": b.rawUpdates(4),
+		"fives": b.rawFives(2)} {
 		if v <= 0 {
 			t.Errorf("%s: %v", name, v)
 		}

@@ -86,7 +86,8 @@ func (c *Cell) atomic(ctx *actor.Context, in AtomicInput) (AtomicResult, error) 
 	commit := kv.Commit{Checks: make([]kv.Check, len(in.Checks)), Mutations: make([]kv.Mutation, len(in.Mutations))}
 	for i, check := range in.Checks {
 		if check.Version == nil {
-			err := actor.Errorf(actor.InvalidArgument, "the version is missing; 0 demands that there is no entry").With("field", "version")
+			err := actor.Errorf(actor.InvalidArgument,
+				"the version is missing; 0 demands that there is no entry").With("field", "version")
 			return AtomicResult{}, at(err, "checks", i)
 		}
 		commit.Checks[i] = kv.AtVersion(check.Key, *check.Version)
@@ -139,7 +140,8 @@ func (in *AtomicInput) bounded() error {
 		}
 	}
 	if len(in.Checks)+len(in.Mutations)+len(in.Enqueues) == 0 {
-		return actor.Errorf(actor.InvalidArgument, "there is nothing to do: checks, mutations and enqueues are all missing")
+		return actor.Errorf(actor.InvalidArgument,
+			"there is nothing to do: checks, mutations and enqueues are all missing")
 	}
 	return nil
 }
@@ -184,18 +186,23 @@ func (m *Mutation) mutation() (kv.Mutation, error) {
 			if len(m.Value) > 0 {
 				field = "value"
 			}
-			return kv.Mutation{}, actor.Errorf(actor.InvalidArgument, "delete takes no value and no ttl_ms").With("field", field)
+			return kv.Mutation{},
+				actor.Errorf(actor.InvalidArgument, "delete takes no value and no ttl_ms").With("field", field)
 		}
 		return kv.Delete(m.Key), nil
 	}
 	make, known := mutations[m.Op]
 	if !known {
-		return kv.Mutation{}, actor.Errorf(actor.InvalidArgument, "the op is %.40q; it must be put, delete, sum, min, max, append or prepend", m.Op).With("field", "op")
+		return kv.Mutation{},
+			actor.Errorf(actor.InvalidArgument,
+				"the op is %.40q; it must be put, delete, sum, min, max, append or prepend", m.Op).With("field", "op")
 	}
 	mutation := make(m.Key, kv.JSON(m.Value))
 	if ms := m.TTLMS; ms != nil {
 		if *ms < 1 || *ms > MaxTTL {
-			return mutation, actor.Errorf(actor.InvalidArgument, "ttl_ms is %d; it must be a number from 1 to %d, or absent", *ms, int64(MaxTTL)).With("field", "ttl_ms")
+			return mutation,
+				actor.Errorf(actor.InvalidArgument,
+					"ttl_ms is %d; it must be a number from 1 to %d, or absent", *ms, int64(MaxTTL)).With("field", "ttl_ms")
 		}
 		mutation = mutation.For(time.Duration(*ms) * time.Millisecond)
 	}
@@ -245,7 +252,8 @@ func single(err error) error {
 		return err
 	}
 	alone := e.With("field", strings.TrimPrefix(strings.TrimPrefix(e.Metadata["field"], "mutations[0]"), "."))
-	if _, alone.Message, _ = strings.Cut(e.Message, ": "); e.Metadata["what"] != "" && e.Metadata["what"] == alone.Metadata["field"] {
+	if _, alone.Message, _ = strings.Cut(e.Message, ": "); e.Metadata["what"] != "" &&
+		e.Metadata["what"] == alone.Metadata["field"] {
 		alone.Message = e.Metadata["what"] + ": " + alone.Message // a limit names what is too large by itself
 	}
 	return alone

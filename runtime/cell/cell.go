@@ -176,13 +176,16 @@ func (c *Cell) delete(ctx *actor.Context, in KeyInput) (DeleteResult, error) {
 func (c *Cell) deleteRange(ctx *actor.Context, in PrefixInput) (DeleteRangeResult, error) {
 	if in.Prefix == nil {
 		// An input without a prefix is more often a mistake than the wish to lose everything.
-		return DeleteRangeResult{}, actor.Errorf(actor.InvalidArgument, "the prefix is missing; the prefix [] deletes everything").With("field", "prefix")
+		return DeleteRangeResult{},
+			actor.Errorf(actor.InvalidArgument,
+				"the prefix is missing; the prefix [] deletes everything").With("field", "prefix")
 	}
 	r, err := ctx.KV().Commit(kv.Commit{Mutations: []kv.Mutation{kv.DeleteRange(kv.Selection{Prefix: in.Prefix})}})
 	if err != nil || r.Deleted == 0 {
 		return DeleteRangeResult{}, single(err)
 	}
-	return DeleteRangeResult{r.Deleted}, Changed.Emit(ctx, Change{Op: "delete_range", Prefix: in.Prefix, Deleted: r.Deleted})
+	return DeleteRangeResult{r.Deleted},
+		Changed.Emit(ctx, Change{Op: "delete_range", Prefix: in.Prefix, Deleted: r.Deleted})
 }
 
 // A GetResult is what Get found. A value of null and no value differ in Found.

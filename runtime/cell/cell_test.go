@@ -126,7 +126,8 @@ func TestGoCallersUseTheTypedContract(t *testing.T) {
 // A prefix selects whole parts of keys, and pages of any size meet without a gap or a repetition,
 // in both directions.
 func TestCellAgreesWithAMap(t *testing.T) {
-	pool := []string{`["user"]`, `["user",1]`, `["user",1,"x"]`, `["user",10]`, `["user\u0000"]`, `["users"]`, `["users",1]`, `[1]`} // in order
+	// in order
+	pool := []string{`["user"]`, `["user",1]`, `["user",1,"x"]`, `["user",10]`, `["user\u0000"]`, `["users"]`, `["users",1]`, `[1]`}
 	for i := range 12 {
 		pool = slices.Insert(pool, i, fmt.Sprintf(`["p",%d]`, i*100))
 	}
@@ -206,7 +207,8 @@ func TestGoCallersUseQueuesStreamsAndSchedules(t *testing.T) {
 			"%v %v", page, err)
 		set, err := cell.Schedules.Named("s").Of(ref).Set(ctx, actor.Rule{Every: time.Minute}, cell.Job{Event: true})
 		errorIf(t, err != nil || !set.Payload.Event || set.Next.IsZero(), "%v %v", set, err)
-		if _, err := cell.Schedules.Named("s").Of(ref).Set(ctx, actor.Rule{Every: time.Minute}, cell.Job{}); actor.CodeOf(err) != actor.InvalidArgument {
+		if _, err := cell.Schedules.Named("s").Of(ref).
+			Set(ctx, actor.Rule{Every: time.Minute}, cell.Job{}); actor.CodeOf(err) != actor.InvalidArgument {
 			t.Errorf("a job that does nothing: %v", err)
 		}
 	}, cell.Definition())
@@ -328,7 +330,8 @@ func TestLongListsOfACommitAreNotDecoded(t *testing.T) {
 		switch is := errors.As(err, &e); {
 		case c.path == "" && err != nil, c.path != "" && !is:
 			t.Errorf("%.40q: %v", c.input, err)
-		case is && (e.Code != host.TooLarge || e.Metadata["field"] != c.path || e.Metadata["limit"] != strconv.Itoa(c.limit) || e.Metadata["actual"] != "300000"):
+		case is && (e.Code != host.TooLarge || e.Metadata["field"] != c.path ||
+			e.Metadata["limit"] != strconv.Itoa(c.limit) || e.Metadata["actual"] != "300000"):
 			t.Errorf("%.40q: %v, with %v", c.input, e, e.Metadata)
 		}
 	}
@@ -342,7 +345,8 @@ func TestReasonsReachTheAuditLogOverEachProtocol(t *testing.T) {
 	must(t, err)
 	defer c.Close()
 	must(t, errOf(c.Call(t.Context(), &host.Request{Address: a, Method: "put", Codec: host.JSON, Input: []byte(`{"key":[1],"value":1}`)})))
-	ws, _, err := websocket.Dial(t.Context(), "ws://"+rt.Addr()+"/actors/cell/a/-/connect", &websocket.DialOptions{Subprotocols: []string{"cairn.v1"}})
+	ws, _, err := websocket.Dial(t.Context(), "ws://"+rt.Addr()+"/actors/cell/a/-/connect",
+		&websocket.DialOptions{Subprotocols: []string{"cairn.v1"}})
 	must(t, err)
 	defer ws.CloseNow()
 	for _, text := range []string{`{"connect":{}}`, `{"id":1,"call":"actor.pause","reason":"50 % über"}`} {
@@ -352,7 +356,8 @@ func TestReasonsReachTheAuditLogOverEachProtocol(t *testing.T) {
 		}
 	}
 
-	if _, err := c.Call(audit.WithReason(t.Context(), "für alle"), &host.Request{Address: a, Method: host.ActorResume, Codec: host.JSON}); err != nil {
+	if _, err := c.Call(audit.WithReason(t.Context(), "für alle"),
+		&host.Request{Address: a, Method: host.ActorResume, Codec: host.JSON}); err != nil {
 		t.Error(err)
 	}
 
@@ -375,7 +380,8 @@ func TestReasonsReachTheAuditLogOverEachProtocol(t *testing.T) {
 		{Verb: host.ActorPause, Channel: "websocket", Reason: "50 % über"},
 	} {
 		r := page.Records[i]
-		errorIf(t, r.Verb != want.Verb || r.Channel != want.Channel || r.Reason != want.Reason || (r.Remote == "") != (want.Channel == "nats"),
+		errorIf(t, r.Verb != want.Verb || r.Channel != want.Channel || r.Reason != want.Reason ||
+			(r.Remote == "") != (want.Channel == "nats"),
 			"%+v, want %+v", r, want)
 	}
 }

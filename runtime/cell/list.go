@@ -57,7 +57,9 @@ func (c Cell) list(ctx *actor.ReadContext, in ListInput) (ListResult, error) {
 		limit = *in.Limit
 	}
 	if limit < 1 || limit > MaxLimit {
-		return ListResult{}, actor.Errorf(actor.InvalidArgument, "the limit is %d; it must be a number from 1 to %d", limit, MaxLimit).With("field", "limit")
+		return ListResult{},
+			actor.Errorf(actor.InvalidArgument, "the limit is %d; it must be a number from 1 to %d",
+				limit, MaxLimit).With("field", "limit")
 	}
 	prefix, err := in.Prefix.Tuple()
 	if err != nil {
@@ -105,7 +107,8 @@ func (c Cell) list(ctx *actor.ReadContext, in ListInput) (ListResult, error) {
 		if err != nil {
 			return ListResult{}, err
 		}
-		page.Entries = append(page.Entries, Listed{Key(key), document, e.Version, e.Created().UTC(), e.Updated().UTC(), utc(e.Expire())})
+		page.Entries = append(page.Entries,
+			Listed{Key(key), document, e.Version, e.Created().UTC(), e.Updated().UTC(), utc(e.Expire())})
 		packed, err := key.Pack()
 		if err != nil {
 			return ListResult{}, err
@@ -139,5 +142,6 @@ func parseCursor(s string, prefix tuple.Tuple) (tuple.Tuple, error) {
 			return after, nil
 		}
 	}
-	return nil, actor.Errorf(actor.InvalidArgument, "the cursor does not belong to a listing of this prefix").With("field", "cursor")
+	return nil, actor.Errorf(actor.InvalidArgument,
+		"the cursor does not belong to a listing of this prefix").With("field", "cursor")
 }

@@ -45,7 +45,8 @@ func (m *Message) check() error {
 	}
 	switch {
 	case !validName(m.Queue):
-		return bad("queue", `the queue is %.80q; a name is 1 to 64 characters: a letter, then letters, digits, "-" and "_"`, m.Queue)
+		return bad("queue",
+			`the queue is %.80q; a name is 1 to 64 characters: a letter, then letters, digits, "-" and "_"`, m.Queue)
 	case len(m.Body) == 0:
 		return bad("body", "the body is missing; a JSON document is expected (null is one)")
 	case m.DelayMS < 0 || m.DelayMS > most:
@@ -53,7 +54,8 @@ func (m *Message) check() error {
 	case m.TTLMS != nil && (*m.TTLMS < 1 || *m.TTLMS > most):
 		return bad("ttl_ms", "ttl_ms is %d; it must be a number from 1 to %d, or absent", *m.TTLMS, most)
 	case m.Priority < -host.MaxQueuePriority || m.Priority > host.MaxQueuePriority:
-		return bad("priority", "priority is %d; it must be a number from -%d to %[2]d", m.Priority, host.MaxQueuePriority)
+		return bad("priority", "priority is %d; it must be a number from -%d to %[2]d", m.Priority,
+			host.MaxQueuePriority)
 	case len(m.DedupID) > host.MaxDedupID:
 		return bad("dedup_id", "dedup_id has %d bytes; the limit is %d", len(m.DedupID), host.MaxDedupID)
 	case len(m.BackoffMS) > maxBackoff:
@@ -61,7 +63,8 @@ func (m *Message) check() error {
 	}
 	for i, pause := range m.BackoffMS {
 		if pause < 0 || pause > most {
-			return bad(fmt.Sprintf("backoff_ms[%d]", i), "backoff_ms has a pause of %d; it must be a number from 0 to %d", pause, most)
+			return bad(fmt.Sprintf("backoff_ms[%d]", i),
+				"backoff_ms has a pause of %d; it must be a number from 0 to %d", pause, most)
 		}
 	}
 	for i, key := range m.KeysIfUndelivered {
@@ -133,7 +136,8 @@ func (j *Job) UnmarshalJSON(b []byte) error {
 	if err := d.Decode((*plainJob)(j)); err != nil {
 		e, ok := err.(*actor.Error)
 		if !ok {
-			e = actor.Errorf(actor.InvalidArgument, "the payload of a cell's schedule is an object with queue and body, event, or both")
+			e = actor.Errorf(actor.InvalidArgument,
+				"the payload of a cell's schedule is an object with queue and body, event, or both")
 		}
 		if m := host.FindMember(b, (*plainJob)(j), err); m != nil {
 			e = e.With("field", m.Path)
@@ -141,7 +145,8 @@ func (j *Job) UnmarshalJSON(b []byte) error {
 		return e
 	}
 	if err := host.CheckJSON(b, (*plainJob)(j)); err != nil {
-		return host.WithMember(actor.Errorf(actor.InvalidArgument, "the payload of a cell's schedule: %s", err), "", err)
+		return host.WithMember(actor.Errorf(actor.InvalidArgument,
+			"the payload of a cell's schedule: %s", err), "", err)
 	}
 	return j.check()
 }
@@ -157,7 +162,8 @@ var deep, _ = cbor.DecOptions{
 // UnmarshalCBOR reads and checks a job.
 func (j *Job) UnmarshalCBOR(b []byte) error {
 	if err := deep.Unmarshal(b, (*plainJob)(j)); err != nil {
-		return actor.Errorf(actor.InvalidArgument, "the payload of a cell's schedule is a map with queue and body, event, or both")
+		return actor.Errorf(actor.InvalidArgument,
+			"the payload of a cell's schedule is a map with queue and body, event, or both")
 	}
 	return j.check()
 }
@@ -192,9 +198,12 @@ func (j *Job) check() error {
 	case j.Queue != "":
 		return j.Message.check()
 	case !j.Event:
-		return actor.Errorf(actor.InvalidArgument, "the payload says neither which queue gets a message nor that an event is emitted").With("field", "queue")
-	case j.DelayMS != 0 || j.TTLMS != nil || j.Priority != 0 || j.DedupID != "" || j.BackoffMS != nil || j.KeysIfUndelivered != nil:
-		return actor.Errorf(actor.InvalidArgument, "the payload says how a message is sent and not to which queue").With("field", "queue")
+		return actor.Errorf(actor.InvalidArgument,
+			"the payload says neither which queue gets a message nor that an event is emitted").With("field", "queue")
+	case j.DelayMS != 0 || j.TTLMS != nil || j.Priority != 0 || j.DedupID != "" ||
+		j.BackoffMS != nil || j.KeysIfUndelivered != nil:
+		return actor.Errorf(actor.InvalidArgument,
+			"the payload says how a message is sent and not to which queue").With("field", "queue")
 	}
 	return nil
 }

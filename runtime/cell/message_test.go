@@ -83,7 +83,8 @@ func asJSON(t *testing.T, v any) string {
 }
 
 func FuzzJobSchemaAllowsWhatDecodes(f *testing.F) {
-	for _, s := range []string{`{"queue":"q","body":1}`, `{"event":true}`, `{"event":true,"delay_ms":1}`, `{"queue":"","event":true}`, `{"backoff_ms":[],"event":true}`} {
+	for _, s := range []string{`{"queue":"q","body":1}`, `{"event":true}`, `{"event":true,"delay_ms":1}`,
+		`{"queue":"","event":true}`, `{"backoff_ms":[],"event":true}`} {
 		f.Add(s)
 	}
 	schema := jobSchema(f)

@@ -232,7 +232,8 @@ func TestAnIndexWithoutRoomFallsBehind(t *testing.T) {
 		list, err = store.Indexes(ctx)
 		fatalIf(t, err != nil || list[0].Building || list[0].Documents != 100, "the index when there is room: %+v, %v", list, err)
 		sound(t, store, "with room")
-	}, actor.Define(libraries, actor.Spec[library]{OpenKV: true, Limits: actor.Limits{StorageBytes: 1 << 20, WriteSetBytes: 128 << 10}}, actor.On(shelve, (*library).shelve)))
+	}, actor.Define(libraries, actor.Spec[library]{OpenKV: true,
+		Limits: actor.Limits{StorageBytes: 1 << 20, WriteSetBytes: 128 << 10}}, actor.On(shelve, (*library).shelve)))
 }
 
 func changeAtRandom(t *testing.T, h *actortest.Harness, rnd *rand.Rand) {
@@ -290,7 +291,8 @@ func changeAtRandom(t *testing.T, h *actortest.Harness, rnd *rand.Rand) {
 			}
 			commit(t, ref.KV(), all...)
 		case n < 12:
-			in := shelving{Put: map[int]string{number(): text(), number(): text()}, Delete: []int{number()}, Undo: rnd.IntN(2) == 0, SQL: rnd.IntN(2) == 0, Fail: rnd.IntN(4) == 0}
+			in := shelving{Put: map[int]string{number(): text(), number(): text()}, Delete: []int{number()},
+				Undo: rnd.IntN(2) == 0, SQL: rnd.IntN(2) == 0, Fail: rnd.IntN(4) == 0}
 			what = fmt.Sprintf("a turn %+v", in)
 			if _, err := shelve.Call(ctx, ref, in); (err != nil) != in.Fail && !(in.Undo && in.SQL) {
 				t.Fatal(err)
@@ -382,7 +384,8 @@ func TestImportOfReservedNamesLeavesAnIndex(t *testing.T) {
 			"CREATE TABLE t (a)", "CREATE VIEW cairn_xx_1_map AS SELECT 1", "CREATE INDEX cairn_xx_1 ON t (a)", `CREATE TABLE "cairn_xx_""1" (a)`,
 			"CREATE TRIGGER cairn_xx_1_t AFTER INSERT ON t BEGIN SELECT 1; END", "CREATE TABLE cairn_xx_1_data (a)", "CREATE VIEW kept AS SELECT 1",
 		} {
-			must(t, errOf(h.Call(t.Context(), &host.Request{Address: addr, Method: host.SQLExec, Codec: host.JSON, Input: fmt.Appendf(nil, `{"sql":%q}`, text)})))
+			must(t, errOf(h.Call(t.Context(),
+				&host.Request{Address: addr, Method: host.SQLExec, Codec: host.JSON, Input: fmt.Appendf(nil, `{"sql":%q}`, text)})))
 		}
 		var b bytes.Buffer
 		must(t, h.Runtime().ExportSQL(t.Context(), addr, &b))
@@ -405,7 +408,8 @@ func TestAnEntryThatIsTooLargeDoesNotStopAnIndex(t *testing.T) {
 	for large.Len() < 75<<10 {
 		fmt.Fprintf(&large, "%x ", rnd.Uint32())
 	}
-	definition := actor.Define(libraries, actor.Spec[library]{OpenKV: true, Limits: actor.Limits{WriteSetBytes: 128 << 10}}, actor.On(shelve, (*library).shelve))
+	definition := actor.Define(libraries,
+		actor.Spec[library]{OpenKV: true, Limits: actor.Limits{WriteSetBytes: 128 << 10}}, actor.On(shelve, (*library).shelve))
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		store := libraries.Ref(h, "one").KV()
 		for _, i := range []int{0, 3, 6, 9} {

@@ -40,7 +40,9 @@ func (c *Cell) setState(ctx *actor.Context, in StateInput) (SetStateResult, erro
 		return SetStateResult{}, host.OverLimit("state", MaxState, int64(n)).With("field", "state")
 	}
 	if in.State == nil {
-		return SetStateResult{}, actor.Errorf(actor.InvalidArgument, "the state is missing; a JSON document is expected (null is one)").With("field", "state")
+		return SetStateResult{},
+			actor.Errorf(actor.InvalidArgument,
+				"the state is missing; a JSON document is expected (null is one)").With("field", "state")
 	}
 	if in.Version != nil && *in.Version != c.Version {
 		return SetStateResult{Version: c.Version}, nil

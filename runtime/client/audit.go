@@ -96,17 +96,18 @@ func (c *Client) FollowChanges(ctx context.Context, q changes.Query, f func(*cha
 	w := &follower{c: c, q: request{method: http.MethodGet, path: withParams("/-/changes", params)}}
 	first, gap := true, false
 	w.opened = func() { first, gap = false, !first }
-	return w.each(ctx, func(name string) bool { return name == "changes" || gap }, func(name string, data []byte) error {
-		if gap {
-			gap = false
-			if err := f(&changes.Record{Gap: true}); err != nil || name != "changes" {
-				return err
+	return w.each(ctx, func(name string) bool { return name == "changes" || gap },
+		func(name string, data []byte) error {
+			if gap {
+				gap = false
+				if err := f(&changes.Record{Gap: true}); err != nil || name != "changes" {
+					return err
+				}
 			}
-		}
-		var r changes.Record
-		if err := json.Unmarshal(data, &r); err != nil {
-			return host.Errorf(host.Internal, "a record of the node does not decode: %s", err)
-		}
-		return f(&r)
-	})
+			var r changes.Record
+			if err := json.Unmarshal(data, &r); err != nil {
+				return host.Errorf(host.Internal, "a record of the node does not decode: %s", err)
+			}
+			return f(&r)
+		})
 }

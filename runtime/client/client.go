@@ -58,7 +58,8 @@ func New(baseURL string, o Options) (*Client, error) {
 	case err != nil:
 		return nil, host.Errorf(host.InvalidArgument, "client: the base URL is malformed: %v", err)
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return nil, host.Errorf(host.InvalidArgument, "client: the base URL %q is not like http://127.0.0.1:6420", baseURL)
+		return nil, host.Errorf(host.InvalidArgument,
+			"client: the base URL %q is not like http://127.0.0.1:6420", baseURL)
 	case u.User != nil, u.RawQuery != "", u.Fragment != "":
 		return nil, host.Errorf(host.InvalidArgument, "client: the base URL must have no user, query or fragment")
 	}
@@ -269,7 +270,8 @@ func (c *Client) Destroy(ctx context.Context, a host.Address) error {
 	if e != nil {
 		return e
 	}
-	_, f := c.send(ctx, &request{method: http.MethodDelete, path: path, header: c.header(), again: true, gone: []host.Code{host.NotFound}})
+	_, f := c.send(ctx, &request{method: http.MethodDelete, path: path, header: c.header(),
+		again: true, gone: []host.Code{host.NotFound}})
 	if f != nil {
 		return f.err
 	}
@@ -313,7 +315,8 @@ func (c *Client) Health(ctx context.Context) error {
 
 // get reads a JSON value. The result is nil or an *host.Error.
 func (c *Client) get(ctx context.Context, path string, params url.Values, v any) error {
-	a, f := c.send(ctx, &request{method: http.MethodGet, path: withParams(path, params), header: c.header(), again: true})
+	a, f := c.send(ctx, &request{method: http.MethodGet, path: withParams(path, params),
+		header: c.header(), again: true})
 	if f != nil {
 		return f.err
 	}

@@ -99,7 +99,8 @@ func (c *Client) Connect(ctx context.Context, a host.Address, r host.ConnectRequ
 	}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cn := &Connection{
-		c: c, address: a, path: path + "connect", header: h, params: r.Params, cancel: cancel, ended: make(chan struct{}),
+		c: c, address: a, path: path +
+			"connect", header: h, params: r.Params, cancel: cancel, ended: make(chan struct{}),
 		arrived: make(chan struct{}, 1), work: make(chan struct{}, 1), events: slices.Clone(r.Events), token: r.Token,
 		after: r.After, life: r.Life, placed: r.HasAfter, flights: make(map[uint64]*flight),
 	}

@@ -265,7 +265,8 @@ func TestConnectingDistinguishesRefusalsFromOutages(t *testing.T) {
 					start := time.Now()
 					wantCode(t, errOf(cn.Next(t.Context())), tc.code)
 					took := time.Since(start)
-					errorIf(t, tc.again != (took >= time.Minute) || !tc.again && took > time.Second || took > 90*time.Second, "after %v", took)
+					errorIf(t, tc.again != (took >= time.Minute) || !tc.again && took > time.Second ||
+						took > 90*time.Second, "after %v", took)
 				})
 			})
 		}
@@ -284,8 +285,9 @@ func TestAByeEndsAConnectionOrAsksToComeBack(t *testing.T) {
 		"a fault of the node":           {nil, websocket.StatusInternalError, ""},
 		"a message that was too big":    {nil, websocket.StatusMessageTooBig, ""}, // the limit is not known
 		"a status that nobody invented": {nil, 4711, ""},
-		"the actor closed it":           {host.Errorf(host.FailedPrecondition, "kicked"), websocket.StatusNormalClosure, host.FailedPrecondition},
-		"the actor is gone":             {host.Errorf(host.Destroyed, "gone"), websocket.StatusNormalClosure, host.Destroyed},
+		"the actor closed it": {host.Errorf(host.FailedPrecondition, "kicked"), websocket.StatusNormalClosure,
+			host.FailedPrecondition},
+		"the actor is gone": {host.Errorf(host.Destroyed, "gone"), websocket.StatusNormalClosure, host.Destroyed},
 		"another client took it": {host.Errorf(host.Unavailable, "taken over").With("reason", "taken_over").Retry(),
 			websocket.StatusGoingAway, host.Unavailable},
 		"policy":                {host.Errorf(host.PermissionDenied, "no"), websocket.StatusPolicyViolation, host.PermissionDenied},

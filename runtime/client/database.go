@@ -41,7 +41,8 @@ func (c *Client) ExportSQL(ctx context.Context, a host.Address, w io.Writer) err
 		case ctx.Err() != nil:
 			return &failure{err: contextError(ctx)}
 		}
-		return &failure{err: host.Errorf(host.Unavailable, "the node ended the export, or the connection was lost, after %d bytes: %v", out.n, err)}
+		return &failure{err: host.Errorf(host.Unavailable,
+			"the node ended the export, or the connection was lost, after %d bytes: %v", out.n, err)}
 	})
 	if f != nil {
 		return f.err
@@ -73,7 +74,8 @@ func (d *download) Write(b []byte) (int, error) {
 // It tries again if the attempt before did nothing, and if the file is an io.Seeker or nothing of
 // it was read. It does not if the connection is lost, because a repeat would undo later changes:
 // ask for the status. ImportSQL no longer reads the file when it returns.
-func (c *Client) ImportSQL(ctx context.Context, a host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
+func (c *Client) ImportSQL(ctx context.Context, a host.Address, file io.Reader,
+	reason string) (host.SQLStatusOutput, error) {
 	var out host.SQLStatusOutput
 	path, e := actorPath(a)
 	if e != nil {
@@ -82,7 +84,8 @@ func (c *Client) ImportSQL(ctx context.Context, a host.Address, file io.Reader, 
 	h := c.header()
 	h.Set("Content-Type", "application/vnd.sqlite3")
 	h.Set("Expect", "100-continue")
-	q := &request{method: http.MethodPut, path: path + "sqlite?" + url.Values{"reason": {reason}}.Encode(), header: h, file: newUpload(file)}
+	q := &request{method: http.MethodPut,
+		path: path + "sqlite?" + url.Values{"reason": {reason}}.Encode(), header: h, file: newUpload(file)}
 	answer, f := c.send(ctx, q)
 	q.file.close()
 	switch {

@@ -62,7 +62,8 @@ func TestRepliesAndReadsAreThoseOfTheNode(t *testing.T) {
 		}
 		got, err2 := c.Call(ctx, &q)
 		must(t, errors.Join(err, err2))
-		errorIf(t, !bytes.Equal(got.Output, want.Output) || got.Version < want.Version || q.Codec == host.JSON && got.Version > want.Version,
+		errorIf(t, !bytes.Equal(got.Output, want.Output) || got.Version < want.Version ||
+			q.Codec == host.JSON && got.Version > want.Version,
 			"%+v: %+v, want %+v", q, got, want)
 	}
 	same := func(got any, err error) func(want any, err error) {

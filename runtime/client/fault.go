@@ -30,7 +30,8 @@ func sendFailure(ctx context.Context, err error) *failure {
 	case ctx.Err() != nil:
 		return &failure{err: contextError(ctx)}
 	case notSent(err):
-		return &failure{err: host.Errorf(host.Unavailable, "the node cannot be reached: %v", err).Retry(), nothing: true}
+		return &failure{err: host.Errorf(host.Unavailable, "the node cannot be reached: %v", err).
+			Retry(), nothing: true}
 	}
 	return &failure{err: host.Errorf(host.Unavailable, "the connection to the node was lost: %v", err), lost: true}
 }

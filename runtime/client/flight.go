@@ -33,14 +33,16 @@ func (f *flight) settle(e *host.Error) { f.done <- landing{err: e} }
 
 // outcomeUnknown is the error of a call that was sent and not answered.
 func outcomeUnknown(why string) *host.Error {
-	return host.Errorf(host.Unavailable, "the connection was lost before the answer came, so the outcome is unknown: %s", why)
+	return host.Errorf(host.Unavailable,
+		"the connection was lost before the answer came, so the outcome is unknown: %s", why)
 }
 
 // Call calls a method of the actor on behalf of the connection. The address in r is not used.
 func (cn *Connection) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
 	switch {
 	case r.Method == "" || r.Create:
-		return host.Reply{}, host.Errorf(host.InvalidArgument, "a connection cannot create its actor: the request must name a method")
+		return host.Reply{},
+			host.Errorf(host.InvalidArgument, "a connection cannot create its actor: the request must name a method")
 	case r.Codec == host.CBOR:
 		over := *r
 		over.Address = cn.address

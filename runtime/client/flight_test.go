@@ -82,7 +82,8 @@ func TestCallsThatFailAreGivenUpAndTheRestGoesOn(t *testing.T) {
 			code  host.Code
 			says  string
 		}{
-			{`"poison"`, client.DefaultAttempts, host.Unavailable, ""}, {`"later"`, 3, "", ""}, {`"odd"`, 0, host.Internal, "not_yet_invented"},
+			{`"poison"`, client.DefaultAttempts, host.Unavailable, ""}, {`"later"`, 3, "", ""}, {`"odd"`, 0,
+				host.Internal, "not_yet_invented"},
 		} {
 			asked.Store(0)
 			err := errOf(call(cn, t.Context(), "echo", tc.input, ""))

@@ -120,7 +120,8 @@ func (w *follower) next(ctx context.Context, f func(name string, data []byte) (t
 }
 
 // each calls f with each event whose name is wanted, until ctx ends or f returns an error.
-func (w *follower) each(ctx context.Context, wanted func(name string) bool, f func(name string, data []byte) error) error {
+func (w *follower) each(ctx context.Context, wanted func(name string) bool,
+	f func(name string, data []byte) error) error {
 	defer w.Close()
 	for {
 		var name string

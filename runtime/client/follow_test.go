@@ -348,7 +348,8 @@ func TestWatchingEndsWithItsErrorAndItsContext(t *testing.T) {
 			cancel()
 			wantCode(t, last, host.DeadlineExceeded)
 			for changes, err := range rooms.Ref(node, "a").KV().Watch(t.Context(), kv.WatchConfig{Keys: []kv.Key{{"a"}}, Initial: true}) {
-				errorIf(t, err != nil || len(changes.Changes) != 1 || changes.Changes[0].Entry != nil || changes.Life != "", "%+v, %v", changes, err)
+				errorIf(t, err != nil || len(changes.Changes) != 1 || changes.Changes[0].Entry != nil ||
+					changes.Life != "", "%+v, %v", changes, err)
 				break
 			}
 		}
@@ -370,12 +371,13 @@ func TestChangesAreFollowedOverALostConnection(t *testing.T) {
 	}, client.Options{})
 	enough := errors.New("enough")
 	var told []string
-	err := c.FollowChanges(t.Context(), changes.Query{Type: "room", Prefix: []string{"a", "b"}, Kinds: []string{"event", "kv"}}, func(r *changes.Record) error {
-		if told = append(told, fmt.Sprintf("%v %d %d", r.Gap, r.Version, len(r.Changes))); len(told) == 4 {
-			return enough
-		}
-		return nil
-	})
+	err := c.FollowChanges(t.Context(),
+		changes.Query{Type: "room", Prefix: []string{"a", "b"}, Kinds: []string{"event", "kv"}}, func(r *changes.Record) error {
+			if told = append(told, fmt.Sprintf("%v %d %d", r.Gap, r.Version, len(r.Changes))); len(told) == 4 {
+				return enough
+			}
+			return nil
+		})
 	want := []string{"false 1 1", "true 0 0", "true 0 0", "false 3 1"}
 	errorIf(t, err != enough || !slices.Equal(told, want), "%q, %v", told, err)
 }
@@ -426,10 +428,12 @@ func TestSpansAreFollowedOverConnections(t *testing.T) {
 		case 2:
 			io.WriteString(w, "\nevent: cairn.bye\ndata: {\"code\":\"unavailable\"}\n\n")
 		case 3:
-			fmt.Fprint(w, "event: other\ndata: 1\n\nevent: span\ndata: {\"name\":\"b\"}\n\nevent: cairn.bye\ndata: {\"code\":\"destroyed\",\"message\":\"gone\"}\n\n")
+			fmt.Fprint(w,
+				"event: other\ndata: 1\n\nevent: span\ndata: {\"name\":\"b\"}\n\nevent: cairn.bye\ndata: {\"code\":\"destroyed\",\"message\":\"gone\"}\n\n")
 		}
 	}, client.Options{})
-	tail, err := c.FollowTraces(t.Context(), host.Address{Type: "room", Key: []string{"a"}}, trace.FollowInput{TraceID: "7", Name: "turn", Errors: true})
+	tail, err := c.FollowTraces(t.Context(), host.Address{Type: "room", Key: []string{"a"}},
+		trace.FollowInput{TraceID: "7", Name: "turn", Errors: true})
 	must(t, err)
 	defer tail.Close()
 	errorIf(t, tail.Life() != life, "it follows the life %q", tail.Life())

@@ -219,7 +219,8 @@ func (d *databases) ExportSQL(_ context.Context, a host.Address, w io.Writer) er
 }
 
 func (d *databases) QueryMany(_ context.Context, in *host.QueryManyInput) (host.QueryManyOutput, error) {
-	return host.QueryManyOutput{Actors: []host.ActorRows{{Key: in.Prefix, Rows: [][]any{{int64(1) << 60, in.SQL, in.Where, in.Args}}}}, Read: in.Limit, Cursor: in.Cursor}, nil
+	return host.QueryManyOutput{Actors: []host.ActorRows{{Key: in.Prefix,
+		Rows: [][]any{{int64(1) << 60, in.SQL, in.Where, in.Args}}}}, Read: in.Limit, Cursor: in.Cursor}, nil
 }
 
 func (d *databases) ImportSQL(_ context.Context, a host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
@@ -265,7 +266,8 @@ func TestADatabaseGoesInAndComesOut(t *testing.T) {
 		d.file = nil
 		out, err := c.ImportSQL(t.Context(), a, r, "a & b")
 		must(t, err)
-		errorIf(t, d.reason != `t ["" "é"] a & b` || out.Bytes != int64(len(d.file)) || out.Sequence != 1<<60 || !bytes.HasPrefix(want, d.file),
+		errorIf(t, d.reason != `t ["" "é"] a & b` || out.Bytes != int64(len(d.file)) || out.Sequence != 1<<60 ||
+			!bytes.HasPrefix(want, d.file),
 			"%+v %q", out, d.reason)
 	}
 	d.file = want
@@ -341,7 +343,8 @@ func TestOnlyTheLastAttemptReadsTheFile(t *testing.T) {
 		})},
 	})
 	must(t, err)
-	if _, err := c.ImportSQL(t.Context(), host.Address{Type: "t"}, strings.NewReader("0123456789"), "r"); err != nil || string(got) != "0123456789" {
+	if _, err := c.ImportSQL(t.Context(), host.Address{Type: "t"}, strings.NewReader("0123456789"), "r"); err != nil ||
+		string(got) != "0123456789" {
 		t.Errorf("%v, %q", err, got)
 	}
 	if n, err := before.Read(make([]byte, 1)); n != 0 || err != io.ErrClosedPipe {

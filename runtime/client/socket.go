@@ -78,7 +78,8 @@ func handshakeFailure(ctx context.Context, res *http.Response, err error) *failu
 	}
 	f := answerFailure(res.StatusCode, res.Header, body)
 	if res.StatusCode/100 == 2 {
-		f.err = host.Errorf(host.Internal, "the node answers with status %d instead of a WebSocket: %s", res.StatusCode, excerpt(body))
+		f.err = host.Errorf(host.Internal,
+			"the node answers with status %d instead of a WebSocket: %s", res.StatusCode, excerpt(body))
 	}
 	f.lost = f.lost || res.StatusCode >= http.StatusInternalServerError
 	return f
@@ -94,7 +95,8 @@ func (cn *Connection) greet(ctx context.Context, s *socket) *failure {
 	frame, err := (&outgoing{Connect: &hello}).encode()
 	cn.mu.Unlock()
 	if err != nil {
-		return &failure{err: host.Errorf(host.InvalidArgument, "the connection's parameters cannot be encoded: %v", err)}
+		return &failure{err: host.Errorf(host.InvalidArgument,
+			"the connection's parameters cannot be encoded: %v", err)}
 	}
 	if err := s.conn.Write(ctx, websocket.MessageText, frame); err != nil {
 		return sendFailure(ctx, err)
@@ -146,7 +148,8 @@ func (s *socket) read(ctx context.Context) (*incoming, *breach) {
 		return nil, s.closed(err)
 	}
 	if typ != websocket.MessageText {
-		return nil, &breach{err: host.Errorf(host.Internal, "the node sent a message that is not text"), resume: true, garbled: true}
+		return nil, &breach{err: host.Errorf(host.Internal,
+			"the node sent a message that is not text"), resume: true, garbled: true}
 	}
 	m, err := decode(frame)
 	switch {
@@ -187,14 +190,17 @@ func (s *socket) closed(err error) *breach {
 	errors.As(err, &frame)
 	switch frame.Code {
 	case websocket.StatusNormalClosure:
-		return &breach{err: host.Errorf(host.Canceled, "the node ended the connection: %s", cmp.Or(frame.Reason, "no reason given"))}
+		return &breach{err: host.Errorf(host.Canceled, "the node ended the connection: %s",
+			cmp.Or(frame.Reason, "no reason given"))}
 	case websocket.StatusPolicyViolation:
-		e := host.Errorf(host.PermissionDenied, "the node refused the connection: %s", cmp.Or(frame.Reason, "no reason given"))
+		e := host.Errorf(host.PermissionDenied, "the node refused the connection: %s",
+			cmp.Or(frame.Reason, "no reason given"))
 		return &breach{err: e}
 	case websocket.StatusMessageTooBig:
 		return &breach{err: errTooLong(), resume: true, tooLong: true}
 	}
-	return &breach{err: host.Errorf(host.Unavailable, "the connection to the node was lost: %v", err).Retry(), resume: true}
+	return &breach{err: host.Errorf(host.Unavailable, "the connection to the node was lost: %v",
+		err).Retry(), resume: true}
 }
 
 // errTooLong is the error for a message that was refused for its length without a limit. TooLarge

@@ -43,7 +43,8 @@ func (c *Client) listen(ctx context.Context, q *request) (*sse, context.Context,
 	s.date, _ = http.ParseTime(res.Header.Get("Date"))
 	if media, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";"); media != "text/event-stream" {
 		s.close()
-		return nil, nil, &failure{err: host.Errorf(host.Internal, "the node's answer is %q and not a stream of events", media)}
+		return nil, nil,
+			&failure{err: host.Errorf(host.Internal, "the node's answer is %q and not a stream of events", media)}
 	}
 	return s, ctx, nil
 }

@@ -208,7 +208,8 @@ func (st *Stream) open(ctx context.Context) (*response, *failure) {
 		if errors.As(err, &e) {
 			return nil, &failure{err: e}
 		}
-		return nil, &failure{err: host.Errorf(host.Unavailable, "the connection to the node was lost").Retry(), lost: true}
+		return nil, &failure{err: host.Errorf(host.Unavailable,
+			"the connection to the node was lost").Retry(), lost: true}
 	}
 	return conn, nil
 }
@@ -286,7 +287,8 @@ func (conn *response) dispatch(ctx context.Context) error {
 		Sequence: at.Sequence, Life: at.Life, Version: conn.version, Name: conn.name, Time: conn.emitted, Data: conn.data,
 	}
 	hasID := conn.hasID
-	conn.id, conn.hasID, conn.name, conn.data, conn.version, conn.emitted = host.Position{}, false, "", nil, 0, time.Time{}
+	conn.id, conn.hasID, conn.name, conn.data, conn.version, conn.emitted = host.Position{}, false,
+		"", nil, 0, time.Time{}
 	st := conn.st
 	switch {
 	case e.Name == "cairn.gap":

@@ -51,7 +51,8 @@ func (c *Client) SetSampling(ctx context.Context, s trace.Sampling) (trace.Sampl
 	}
 	var out trace.Sampling
 	if err := json.Unmarshal(a.body, &out); err != nil {
-		return trace.Sampling{}, host.Errorf(host.Internal, "the node's answer is not the JSON that was expected: %v", err)
+		return trace.Sampling{},
+			host.Errorf(host.Internal, "the node's answer is not the JSON that was expected: %v", err)
 	}
 	return out, nil
 }
@@ -70,7 +71,8 @@ func (c *Client) TraceDocument(ctx context.Context, a host.Address, in *trace.Re
 	setNumber(params, "limit", in.Limit)
 	setNumber(params, "max_bytes", in.MaxBytes)
 	setTimes(params, in.Start, in.End)
-	reply, f := c.send(ctx, &request{method: http.MethodGet, path: withParams(path+"traces", params), header: c.header(), again: true})
+	reply, f := c.send(ctx,
+		&request{method: http.MethodGet, path: withParams(path+"traces", params), header: c.header(), again: true})
 	if f != nil {
 		return nil, "", f.err
 	}
@@ -110,7 +112,8 @@ func (c *Client) FollowTraces(ctx context.Context, a host.Address, in trace.Foll
 	if e != nil {
 		return nil, e
 	}
-	s := &spans{follower: follower{c: c, q: request{method: http.MethodGet, path: withParams(path+"traces", traceParams(in))}, id: in.Life}}
+	s := &spans{follower: follower{c: c,
+		q: request{method: http.MethodGet, path: withParams(path+"traces", traceParams(in))}, id: in.Life}}
 	s.opened = func() { s.lost, s.connected = s.connected, true }
 	err := s.start(ctx)
 	if err == nil { // the first event names the life

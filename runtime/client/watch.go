@@ -34,7 +34,9 @@ func (c *Client) WatchKV(ctx context.Context, a host.Address, w kv.Watching) (kv
 	if err != nil {
 		return nil, host.Errorf(host.InvalidArgument, "what is watched does not encode: %s", err)
 	}
-	st := &watch{follower: follower{c: c, q: request{method: http.MethodPost, path: path + "kv-watch", body: body}}, silent: silent, known: make(map[string]uint64)}
+	st := &watch{follower: follower{c: c,
+		q: request{method: http.MethodPost, path: path + "kv-watch", body: body}}, silent: silent,
+		known: make(map[string]uint64)}
 	st.opened = func() { st.fresh = make(map[string]bool) }
 	if err := st.start(ctx); err != nil {
 		return nil, err

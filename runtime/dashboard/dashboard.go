@@ -53,7 +53,8 @@ func Handler() http.Handler {
 		}
 		content, err := static.ReadFile(name)
 		sum := sha256.Sum256(content)
-		files[strings.TrimPrefix(name, "static/")] = file{content, types[path.Ext(name)], `"` + hex.EncodeToString(sum[:12]) + `"`}
+		files[strings.TrimPrefix(name, "static/")] = file{content, types[path.Ext(name)],
+			`"` + hex.EncodeToString(sum[:12]) + `"`}
 		return err
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

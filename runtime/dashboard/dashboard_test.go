@@ -60,7 +60,8 @@ func TestEachFileIsServedWithItsTypeAndSafeHeaders(t *testing.T) {
 			}
 		}
 		csp := r.Header.Get("Content-Security-Policy")
-		for _, want := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'"} {
+		for _, want := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'",
+			"base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'"} {
 			if !strings.Contains(csp, want) {
 				t.Errorf("%s: the policy lacks %s", name, want)
 			}
@@ -82,7 +83,8 @@ func TestAFileIsSentOnceUntilItChanges(t *testing.T) {
 }
 
 func TestOtherPaths(t *testing.T) {
-	for target, want := range map[string]int{Path + "no.js": 404, Path + "../dashboard.go": 404, Path + "static/main.js": 404, Path + "%2e%2e/x": 404} {
+	for target, want := range map[string]int{Path + "no.js": 404, Path + "../dashboard.go": 404,
+		Path + "static/main.js": 404, Path + "%2e%2e/x": 404} {
 		if r := answer(t, "GET", target); r.StatusCode != want {
 			t.Errorf("%s: status %d; want %d", target, r.StatusCode, want)
 		}

@@ -78,7 +78,8 @@ func (o Options) Validate() error {
 		faults = append(faults, errors.New("localnats: JetStream needs a StoreDir"))
 	}
 	if o.MaxPayload < 0 || o.MaxPayload > MaxMaxPayload {
-		faults = append(faults, fmt.Errorf("localnats: MaxPayload %d is not within 0 to %d", o.MaxPayload, MaxMaxPayload))
+		faults = append(faults,
+			fmt.Errorf("localnats: MaxPayload %d is not within 0 to %d", o.MaxPayload, MaxMaxPayload))
 	}
 	if o.MaxStoreBytes < 0 || o.MaxMemoryBytes < 0 {
 		faults = append(faults, errors.New("localnats: MaxStoreBytes and MaxMemoryBytes must not be negative"))
@@ -105,7 +106,8 @@ func (o Options) address() (host string, port int, err error) {
 	}
 	n, err := strconv.ParseUint(service, 10, 16)
 	if err != nil {
-		return "", 0, fmt.Errorf("localnats: Listen %q: the port must be a number from 0 to %d", o.Listen, math.MaxUint16)
+		return "", 0, fmt.Errorf("localnats: Listen %q: the port must be a number from 0 to %d",
+			o.Listen, math.MaxUint16)
 	}
 	return host, int(n), nil
 }

@@ -47,7 +47,8 @@ func TestC2G2LoopsAndTransactionsMayUseTheStore(t *testing.T) {
 			ok(t, r.Set("h", "k", "v"))
 		}
 		ok(t, r.Transaction(func(tx *store.Store) error {
-			ok(t, tx.Set("h", "k", "inside"), r.Set("i", "k", "outside"), r.Transaction(func(tx *store.Store) error { return tx.Set("j", "k", "nested") }))
+			ok(t, tx.Set("h", "k", "inside"), r.Set("i", "k", "outside"),
+				r.Transaction(func(tx *store.Store) error { return tx.Set("j", "k", "nested") }))
 			same(t, "v")(r.Get("h", "k"))
 			for e, err := range tx.All("h") {
 				ok(t, err, tx.Set("h", e.Key+"2", e.Value))
@@ -86,7 +87,8 @@ func TestC2PagesAfterAKeyNeitherSkipNorRepeat(t *testing.T) {
 		same(t, []store.KeyValue{{"0", "v"}})(r.GetPage("g", 0, 1))
 		same(t, []store.KeyValue{})(r.GetPage("g", 5, 10))
 		same(t, []store.KeyValue{})(r.GetPage("g", 0, 0))
-		refusedAs(t, actor.InvalidArgument, second(r.GetPage("g", -1, 1)), second(r.GetPage("g", 0, -1)), second(r.GetPageAfter("g", "", -1)))
+		refusedAs(t, actor.InvalidArgument, second(r.GetPage("g", -1, 1)), second(r.GetPage("g", 0, -1)),
+			second(r.GetPageAfter("g", "", -1)))
 		refusedAs(t, actor.TooLarge, second(r.GetPage("g", store.MaxOffset+1, 1)))
 	})
 }
@@ -274,7 +276,8 @@ func TestC10QuotasHoldForAllWriters(t *testing.T) {
 		for sc, err := range r.kv.Scopes(ctx, nil) {
 			ok(t, err)
 			all := len(sc.Prefix) == 0
-			errorIf(t, all && (sc.MaxKeys != 70 || !sc.Log) || !all && (sc.MaxKeys != 1 || sc.MaxBytes != 1000 || string(sc.Info) != `{"a":1}`),
+			errorIf(t, all && (sc.MaxKeys != 70 || !sc.Log) ||
+				!all && (sc.MaxKeys != 1 || sc.MaxBytes != 1000 || string(sc.Info) != `{"a":1}`),
 				"%+v", sc)
 		}
 		sc, err = store.NewScopedWithQuota(r.Store, "ns", store.QuotaConfig{})
@@ -304,7 +307,8 @@ func TestC12TheLifeOfAStore(t *testing.T) {
 		st.Unwatch(w)
 	}
 	is(t, tx.Commit(), store.ErrClosed)
-	for name, st := range map[string]*store.Store{"closed": st, "a closed scope": sc, "nil": nil, "zero": new(store.Store), "a transaction": tx.Store, "no transaction": store.Tx{}.Store} {
+	for name, st := range map[string]*store.Store{"closed": st, "a closed scope": sc, "nil": nil,
+		"zero": new(store.Store), "a transaction": tx.Store, "no transaction": store.Tx{}.Store} {
 		t.Run(name, func(t *testing.T) { refuses(t, st) })
 	}
 	is(t, store.Tx{}.Commit(), store.ErrClosed)
@@ -327,9 +331,11 @@ func refuses(t *testing.T, st *store.Store) {
 		st.Set("g", "k", "v"), st.SetWithTTL("g", "k", "v", time.Hour), st.Delete("g", "k"), st.DeleteGroup("g"), st.DeletePrefix(""),
 		second(st.Count("g")), second(st.CountAll("")), st.Sync(context.Background()), st.Transaction(func(*store.Store) error { return nil }),
 		second(st.Get("g", "k")), second(st.Exists("g", "k")), second(st.GroupExists("g")), second(st.GetAll("g")), second(st.Groups("")),
-		second(st.GetPage("g", 0, 0)), second(st.GetPageAfter("g", "", 1)), second(st.GetSplit("g", "k", ",")), second(st.GetFields("g", "k")),
+		second(st.GetPage("g", 0, 0)), second(st.GetPageAfter("g", "", 1)), second(st.GetSplit("g", "k",
+			",")), second(st.GetFields("g", "k")),
 		second(st.Render("", "g")), second(st.RenderStrict("", "g")), second(st.Begin()), second(store.NewScoped(st, "a")),
-		second(store.NewScopedWithQuota(st, "a", store.QuotaConfig{})), st.Watch("*", "*").Err(), st.Watch("g", "k").Err(), second(st.PurgeExpired()),
+		second(store.NewScopedWithQuota(st, "a", store.QuotaConfig{})), st.Watch("*", "*").Err(), st.Watch("g", "k").
+			Err(), second(st.PurgeExpired()),
 	} {
 		errorIf(t, !errors.Is(err, store.ErrClosed), "call %d: %v", i, err)
 	}

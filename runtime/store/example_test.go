@@ -68,7 +68,8 @@ func ExampleStore_Watch() {
 
 	w := st.Watch("config", "*")
 	defer st.Unwatch(w)
-	err = errors.Join(st.Set("config", "theme", "dark"), st.Set("other", "k", "v"), st.Delete("config", "theme"), st.Delete("config", "theme"),
+	err = errors.Join(st.Set("config", "theme", "dark"), st.Set("other", "k", "v"), st.Delete("config", "theme"),
+		st.Delete("config", "theme"),
 		st.Set("config", "theme", "light"), st.DeleteGroup("config"))
 	if err != nil {
 		panic(err)

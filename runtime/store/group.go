@@ -88,7 +88,8 @@ func beginning(text string) kv.Selection {
 	// FF.
 	from := hostkv.Raw("\x02" + strings.ReplaceAll(text, "\x00", "\x00\xff"))
 	to := append(from[:len(from):len(from)], 0xFF)
-	return kv.Selection{Start: append(before[:len(before):len(before)], from), End: append(before[:len(before):len(before)], to)}
+	return kv.Selection{Start: append(before[:len(before):len(before)], from),
+		End: append(before[:len(before):len(before)], to)}
 }
 
 // valueOf returns a text as a value.

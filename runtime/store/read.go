@@ -84,7 +84,8 @@ func (s *Store) All(group string) iter.Seq2[KeyValue, error] { return s.all("All
 
 func (s *Store) all(op, group string) iter.Seq2[KeyValue, error] {
 	return func(yield func(KeyValue, error) bool) {
-		for it, err := range s.items(s.group(group), kv.ListConfig{Selection: kv.Selection{Prefix: prefixOf(s.full(group))}}) {
+		for it, err := range s.items(s.group(group),
+			kv.ListConfig{Selection: kv.Selection{Prefix: prefixOf(s.full(group))}}) {
 			e := KeyValue{Key: it.key}
 			if err == nil {
 				e.Value, err = textOf(it.value)
@@ -108,7 +109,8 @@ func (s *Store) AllSeq(group string) iter.Seq2[KeyValue, error] { return s.All(g
 // [Store.GetPageAfter] does not.
 func (s *Store) GetPage(group string, offset, limit int) ([]KeyValue, error) {
 	if offset < 0 || limit < 0 {
-		return nil, s.fault("GetPage", host.Errorf(host.InvalidArgument, "the offset %d or the limit %d is negative", offset, limit))
+		return nil, s.fault("GetPage",
+			host.Errorf(host.InvalidArgument, "the offset %d or the limit %d is negative", offset, limit))
 	}
 	if offset > MaxOffset {
 		return nil, s.fault("GetPage", host.OverLimit("offset", MaxOffset, int64(offset)).With("field", "offset"))
@@ -136,7 +138,8 @@ func (s *Store) page(op string, match func(*item) bool, of kv.Selection, offset,
 	if limit == 0 {
 		return list, nil
 	}
-	for it, err := range s.items(match, kv.ListConfig{Selection: of, Limit: min(offset+min(limit, pageSize)+1, pageSize)}) {
+	for it, err := range s.items(match,
+		kv.ListConfig{Selection: of, Limit: min(offset+min(limit, pageSize)+1, pageSize)}) {
 		text := ""
 		if err == nil && offset > 0 {
 			offset--
@@ -158,7 +161,8 @@ func (s *Store) page(op string, match func(*item) bool, of kv.Selection, offset,
 // Count returns how many keys a group has. It reads them all.
 func (s *Store) Count(group string) (int, error) {
 	n := 0
-	for _, err := range s.items(s.group(group), kv.ListConfig{Selection: kv.Selection{Prefix: prefixOf(s.full(group))}, KeysOnly: true}) {
+	for _, err := range s.items(s.group(group),
+		kv.ListConfig{Selection: kv.Selection{Prefix: prefixOf(s.full(group))}, KeysOnly: true}) {
 		if err != nil {
 			return 0, s.fault("Count", err)
 		}
@@ -169,7 +173,8 @@ func (s *Store) Count(group string) (int, error) {
 
 // GroupExists reports whether a group has a key.
 func (s *Store) GroupExists(group string) (bool, error) {
-	for _, err := range s.items(s.group(group), kv.ListConfig{Selection: kv.Selection{Prefix: prefixOf(s.full(group))}, KeysOnly: true, Limit: 100}) {
+	for _, err := range s.items(s.group(group),
+		kv.ListConfig{Selection: kv.Selection{Prefix: prefixOf(s.full(group))}, KeysOnly: true, Limit: 100}) {
 		return err == nil, s.fault("GroupExists", err)
 	}
 	return false, nil
@@ -237,7 +242,8 @@ func (s *Store) groups(prefix string, visit func(group string, keys int64) bool)
 			return err
 		}
 	}
-	for it, err := range s.items(func(it *item) bool { return strings.HasPrefix(it.group, prefix) }, kv.ListConfig{Selection: of, KeysOnly: true}) {
+	for it, err := range s.items(func(it *item) bool { return strings.HasPrefix(it.group, prefix) },
+		kv.ListConfig{Selection: of, KeysOnly: true}) {
 		if err != nil {
 			return err
 		}
@@ -281,9 +287,11 @@ func (s *Store) render(template, group string, strict bool) (string, error) {
 	case s.closed():
 		return "", s.fault("Render", ErrClosed)
 	case s.tx != nil:
-		return "", s.fault("Render", host.Errorf(host.FailedPrecondition, "a template sees what is committed, so a transaction cannot use it"))
+		return "", s.fault("Render",
+			host.Errorf(host.FailedPrecondition, "a template sees what is committed, so a transaction cannot use it"))
 	}
-	text, err := s.kv.Render(s.ctx, kv.RenderConfig{Template: template, Prefix: prefixOf(s.full(group)), Strict: strict})
+	text, err := s.kv.Render(s.ctx,
+		kv.RenderConfig{Template: template, Prefix: prefixOf(s.full(group)), Strict: strict})
 	switch host.CodeOf(err) {
 	case host.InvalidArgument:
 		return "", s.fault("Render: parse", err)

@@ -23,7 +23,9 @@ func NewScoped(s *Store, namespace string) (*ScopedStore, error) {
 	case s.closed():
 		return nil, s.fault("NewScoped", ErrClosed)
 	case !namespacePattern.MatchString(namespace):
-		return nil, s.fault("NewScoped", host.Errorf(host.InvalidArgument, "the namespace %q is not one of letters, digits and hyphens", namespace).With("field", "namespace"))
+		return nil, s.fault("NewScoped",
+			host.Errorf(host.InvalidArgument,
+				"the namespace %q is not one of letters, digits and hyphens", namespace).With("field", "namespace"))
 	}
 	return &Store{s.core, s.namespace + namespace + ":", s.tx}, nil
 }
@@ -40,7 +42,8 @@ func NewScopedWithQuota(s *Store, namespace string, q QuotaConfig) (*ScopedStore
 	case err != nil:
 		return nil, err
 	case q.MaxKeys < 0 || q.MaxGroups < 0:
-		return nil, s.fault(op, host.Errorf(host.InvalidArgument, "the quota %+v is negative", q).With("field", "quota"))
+		return nil, s.fault(op,
+			host.Errorf(host.InvalidArgument, "the quota %+v is negative", q).With("field", "quota"))
 	case s.namespace != "" || s.tx != nil:
 		return nil, s.fault(op, host.Errorf(host.FailedPrecondition, "a quota is for a namespace of the store itself"))
 	}

@@ -58,7 +58,8 @@ func New(path string) (*Store, error) {
 }
 
 func open(o runtime.Options) (*Store, error) {
-	o.Actors = []actor.Definition{actor.Define(stores, actor.Spec[struct{}]{OpenKV: true, Limits: actor.Limits{StorageBytes: storage}})}
+	o.Actors = []actor.Definition{actor.Define(stores,
+		actor.Spec[struct{}]{OpenKV: true, Limits: actor.Limits{StorageBytes: storage}})}
 	o.Memory = memory
 	o.Logger = slog.New(warnings{slog.Default().Handler()})
 	node, err := runtime.Open(context.Background(), o)

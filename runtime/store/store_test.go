@@ -98,7 +98,8 @@ func TestVerbs(t *testing.T) {
 		same(t, []string{})(r.Groups(""))
 		ok(t, r.Delete("g", "k"), r.DeleteGroup("g"), r.DeletePrefix(""))
 
-		ok(t, r.Set("g", "b", "2"), r.Set("g", "a", "one  two\tthree"), r.Set("g", "", ""), r.Set("", "k", "v"), r.Set("g2", "a,b", "x,y,,z"))
+		ok(t, r.Set("g", "b", "2"), r.Set("g", "a", "one  two\tthree"), r.Set("g", "", ""), r.Set("", "k", "v"),
+			r.Set("g2", "a,b", "x,y,,z"))
 		same(t, "2")(r.Get("g", "b"))
 		same(t, "")(r.Get("g", ""))
 		same(t, "v")(r.Get("", "k"))
@@ -174,7 +175,8 @@ func TestScopes(t *testing.T) {
 		ok(t, err)
 		b, err := store.NewScoped(r.Store, "B")
 		ok(t, err)
-		ok(t, a.Set("config", "theme", "dark"), b.Set("config", "theme", "light"), a.Set("", "k", "v"), a.SetWithTTL("a:b", "k", "v", time.Hour), r.Set("config", "theme", "none"))
+		ok(t, a.Set("config", "theme", "dark"), b.Set("config", "theme", "light"), a.Set("", "k", "v"),
+			a.SetWithTTL("a:b", "k", "v", time.Hour), r.Set("config", "theme", "none"))
 		same(t, "dark")(r.Get("tenant-42:config", "theme"))
 		same(t, "v")(r.Get("tenant-42:default", "k"))
 		same(t, "v")(r.Get("tenant-42:a:b", "k"))
@@ -206,7 +208,8 @@ func TestGroupsAreApartFromNamespacesAndOtherKeys(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		ok(t, r.Set("a", "k", "1"), r.Set("a", "z", "2"), r.Set("a:m", "k", "3"), r.Set("a:m", "k2", "4"), r.Set("a.b:c", "k", "5"))
 		_, err := r.kv.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{
-			kv.Put(kv.Key{"a"}, kv.Text("foreign")), kv.Put(kv.Key{"a", 7}, kv.Text("foreign")), kv.Put(kv.Key{"a", "m", "k", "x"}, kv.Text("foreign")), kv.Put(kv.Key{"a", "m"}, kv.Text("6")),
+			kv.Put(kv.Key{"a"}, kv.Text("foreign")), kv.Put(kv.Key{"a", 7},
+				kv.Text("foreign")), kv.Put(kv.Key{"a", "m", "k", "x"}, kv.Text("foreign")), kv.Put(kv.Key{"a", "m"}, kv.Text("6")),
 			kv.Put(kv.Key{"a:b", "k"}, kv.Text("foreign")), kv.Put(kv.Key{7, "k"}, kv.Text("foreign")),
 		}})
 		ok(t, err)
@@ -252,7 +255,8 @@ func TestTransactions(t *testing.T) {
 		ok(t, err, r.Set("g", "old", "1"), r.Set("h", "k", "1"), sc.Set("g", "k", "1"))
 		boom := errors.New("boom")
 		change := func(tx *store.Store) error {
-			ok(t, tx.Set("g", "new", "2"), tx.SetWithTTL("g", "short", "3", time.Minute), tx.Delete("g", "old"), tx.DeleteGroup("h"), tx.Set("i", "k", "v"))
+			ok(t, tx.Set("g", "new", "2"), tx.SetWithTTL("g", "short", "3", time.Minute), tx.Delete("g", "old"),
+				tx.DeleteGroup("h"), tx.Set("i", "k", "v"))
 			same(t, map[string]string{"new": "2", "short": "3"})(tx.GetAll("g"))
 			same(t, "2")(tx.Get("g", "new"))
 			is(t, second(tx.Get("g", "old")), store.ErrNotFound)
@@ -314,7 +318,8 @@ func TestRender(t *testing.T) {
 		same(t, `{"pool":"pool.lthn.io:3333","wallet":"iz..."}`)(r.Render(`{"pool":"{{ .pool }}","wallet":"{{ .wallet }}"}`, "miner"))
 		same(t, "<no value> 1")(r.Render(`{{.none}} {{get "a-b"}}`, "miner"))
 		for _, c := range []struct{ template, text string }{
-			{"{{", "store.Render: parse: "}, {"{{.pool.x}}", "store.Render: exec: "}, {"{{range 1000000000000}}{{end}}", "store.Render: exec: "},
+			{"{{", "store.Render: parse: "}, {"{{.pool.x}}", "store.Render: exec: "}, {"{{range 1000000000000}}{{end}}",
+				"store.Render: exec: "},
 		} {
 			if _, err := r.Render(c.template, "miner"); err == nil || !strings.HasPrefix(err.Error(), c.text) {
 				t.Errorf("%s: %v", c.template, err)

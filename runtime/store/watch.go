@@ -272,7 +272,8 @@ func (s *Store) begin(ctx context.Context) (kv.Position, error) {
 		return kv.Position{}, ErrClosed
 	}
 	from, err := s.kv.LastPosition(ctx)
-	if code := host.CodeOf(err); !s.logged || code == host.NotFound || code == host.FailedPrecondition { // the actor may be another one by now
+	// the actor may be another one by now
+	if code := host.CodeOf(err); !s.logged || code == host.NotFound || code == host.FailedPrecondition {
 		if err := s.log(ctx); err != nil {
 			return kv.Position{}, err
 		}
@@ -347,7 +348,8 @@ func (r *removed) event(e *kv.Event, of *selected, namespace string) (Event, boo
 	if !ok || !of.has(group, key) || len(group) < len(namespace) || group[:len(namespace)] != namespace {
 		return Event{}, false
 	}
-	out := Event{Type: EventDelete, Group: group, Key: key, Timestamp: e.Time, Version: e.Version, Cause: hostkv.CauseDelete}
+	out := Event{Type: EventDelete, Group: group, Key: key, Timestamp: e.Time, Version: e.Version,
+		Cause: hostkv.CauseDelete}
 	if e.Cause != hostkv.CauseDeleteRange {
 		r.version = 0
 	}

@@ -55,7 +55,8 @@ func TestWatchersGetWhatTheySelect(t *testing.T) {
 		const own = "set mygroup/mykey=1; set mygroup/other=2; delete mygroup/mykey= delete; set mygroup/mykey=3; "
 		const scoped = "set ns:mygroup/mykey=s; delete_group ns:mygroup/="
 		for name, c := range map[string]watched{
-			"a key":                {r.Watch("mygroup", "mykey"), "set mygroup/mykey=1; delete mygroup/mykey= delete; set mygroup/mykey=3; delete mygroup/mykey= delete_group"},
+			"a key": {r.Watch("mygroup", "mykey"),
+				"set mygroup/mykey=1; delete mygroup/mykey= delete; set mygroup/mykey=3; delete mygroup/mykey= delete_group"},
 			"a group":              {r.Watch("mygroup", "*"), own + "delete_group mygroup/="},
 			"all":                  {r.Watch("*", "*"), own + "delete_group mygroup/=; set Mygroup/mykey=4; " + scoped},
 			"a key of each group":  {r.Watch("*", "other"), "set mygroup/other=2; delete mygroup/other= delete_group"},
@@ -76,8 +77,11 @@ func TestWatchersGetWhatTheySelect(t *testing.T) {
 			}()
 		}
 		r.OnChange(func(store.Event) { t.Error("it was stopped") })()
-		ok(t, r.Set("mygroup", "mykey", "1"), r.Set("mygroup", "other", "2"), r.Delete("mygroup", "mykey"), r.Delete("mygroup", "mykey"), r.Delete("none", "k"), r.DeleteGroup("none"),
-			r.DeletePrefix("none"), r.Set("mygroup", "mykey", "3"), r.DeleteGroup("mygroup"), r.DeleteGroup("mygroup"), r.Set("Mygroup", "mykey", "4"), sc.Set("mygroup", "mykey", "s"), sc.DeleteGroup("mygroup"))
+		ok(t, r.Set("mygroup", "mykey", "1"), r.Set("mygroup", "other", "2"), r.Delete("mygroup", "mykey"),
+			r.Delete("mygroup", "mykey"), r.Delete("none", "k"), r.DeleteGroup("none"),
+			r.DeletePrefix("none"), r.Set("mygroup", "mykey",
+				"3"), r.DeleteGroup("mygroup"), r.DeleteGroup("mygroup"), r.Set("Mygroup", "mykey", "4"),
+			sc.Set("mygroup", "mykey", "s"), sc.DeleteGroup("mygroup"))
 		ok(t, r.Sync(ctx))
 		stop()
 		stop()
@@ -100,23 +104,28 @@ func TestEventsOfOneCommit(t *testing.T) {
 		var versions []uint64
 		r.OnChange(func(e store.Event) { versions = append(versions, e.Version) })
 		ok(t, r.Transaction(func(tx *store.Store) error {
-			return errors.Join(tx.Set("a", "k", "1"), tx.Set("a", "l", "2"), tx.Set("a:b", "k", "3"), tx.Set("c", "k", "4"), tx.Set("c", "l", "5"), tx.Delete("a", "k"))
+			return errors.Join(tx.Set("a", "k", "1"), tx.Set("a", "l", "2"), tx.Set("a:b", "k", "3"),
+				tx.Set("c", "k", "4"), tx.Set("c", "l", "5"), tx.Delete("a", "k"))
 		}))
 		is(t, r.Transaction(func(tx *store.Store) error { return errors.Join(tx.Set("a", "never", "1"), context.Canceled) }), context.Canceled)
 		ok(t, r.DeletePrefix(""))
-		if got, want := waiting(w), "set a/k=1; set a/l=2; set a:b/k=3; set c/k=4; set c/l=5; delete a/k= delete; delete_group a:b/=; delete a/l= delete; delete_group c/="; got != want {
+		if got, want := waiting(w),
+			"set a/k=1; set a/l=2; set a:b/k=3; set c/k=4; set c/l=5; delete a/k= delete; delete_group a:b/=; delete a/l= delete; delete_group c/="; got != want {
 			t.Errorf("it gets\n%s\nand not\n%s", got, want)
 		}
 		ok(t, r.Sync(ctx))
 		n := len(slices.Compact(versions))
 		errorIf(t, n != 2, "two commits have %d versions", n)
 		_, err := r.kv.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{
-			kv.Put(kv.Key{"a", "b", "k"}, kv.Text("1")), kv.Put(kv.Key{"a", "k"}, kv.JSON([]byte(`{"n":1}`))), kv.Put(kv.Key{"a", "z"}, kv.Text("2")), kv.Put(kv.Key{"other"}, kv.Text("")),
-			kv.DeleteRange(kv.Selection{Prefix: kv.Key{"a"}}), kv.Put(kv.Key{"a", "k"}, kv.Text("3")), kv.DeleteRange(kv.Selection{Prefix: kv.Key{}}),
+			kv.Put(kv.Key{"a", "b", "k"}, kv.Text("1")), kv.Put(kv.Key{"a", "k"},
+				kv.JSON([]byte(`{"n":1}`))), kv.Put(kv.Key{"a", "z"}, kv.Text("2")), kv.Put(kv.Key{"other"}, kv.Text("")),
+			kv.DeleteRange(kv.Selection{Prefix: kv.Key{"a"}}), kv.Put(kv.Key{"a", "k"},
+				kv.Text("3")), kv.DeleteRange(kv.Selection{Prefix: kv.Key{}}),
 			kv.Put(kv.Key{"d", "k"}, kv.Text("4")), kv.DeleteRange(kv.Selection{Start: kv.Key{"d"}}),
 		}})
 		ok(t, err)
-		if got, want := waiting(w), "set a:b/k=1; set a/k={\"n\":1}; set a/z=2; delete_group a:b/=; delete_group a/=; set a/k=3; delete_group a/=; set d/k=4; delete d/k= delete"; got != want {
+		if got, want := waiting(w),
+			"set a:b/k=1; set a/k={\"n\":1}; set a/z=2; delete_group a:b/=; delete_group a/=; set a/k=3; delete_group a/=; set d/k=4; delete d/k= delete"; got != want {
 			t.Errorf("it gets\n%s\nand not\n%s", got, want)
 		}
 	})

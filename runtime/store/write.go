@@ -19,7 +19,9 @@ func (s *Store) Set(group, key, value string) error {
 // once.
 func (s *Store) SetWithTTL(group, key, value string, ttl time.Duration) error {
 	if ttl < time.Millisecond {
-		return s.fault("SetWithTTL", host.Errorf(host.InvalidArgument, "the time to live is %s; at least 1 ms is expected", ttl).With("field", "ttl"))
+		return s.fault("SetWithTTL",
+			host.Errorf(host.InvalidArgument, "the time to live is %s; at least 1 ms is expected",
+				ttl).With("field", "ttl"))
 	}
 	return s.write("SetWithTTL", kv.Put(keyOf(s.full(group), key), valueOf(value)).For(ttl))
 }
@@ -41,7 +43,8 @@ func (s *Store) DeletePrefix(prefix string) error {
 		return s.fault("DeletePrefix", ErrClosed)
 	}
 	prefix = s.namespace + prefix
-	return s.remove("DeletePrefix", beginning(prefix), func(it *item) bool { return len(it.group) >= len(prefix) && it.group[:len(prefix)] == prefix })
+	return s.remove("DeletePrefix", beginning(prefix),
+		func(it *item) bool { return len(it.group) >= len(prefix) && it.group[:len(prefix)] == prefix })
 }
 
 // remove removes the items of a selection that match. What it has listed must still be so when it
@@ -161,7 +164,8 @@ func (s *Store) deletions(of kv.Selection, match func(*item) bool) (all []kv.Mut
 		case !g.shared:
 			all = append(all, kv.DeleteRange(kv.Selection{Prefix: prefixOf(name)}))
 		case g.n > hostkv.MaxMutations:
-			return nil, host.OverLimit("keys of a group that has the name of a namespace", hostkv.MaxMutations, int64(g.n)).With("field", "group")
+			return nil, host.OverLimit("keys of a group that has the name of a namespace",
+				hostkv.MaxMutations, int64(g.n)).With("field", "group")
 		default:
 			for _, key := range g.keys {
 				all = append(all, kv.Delete(key))

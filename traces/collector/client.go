@@ -139,7 +139,8 @@ func newClient(s signal, endpoint string) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.http.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: security, ForceAttemptHTTP2: true,
+	c.http.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: security,
+		ForceAttemptHTTP2:   true,
 		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 2}
 	// A redirect would send the headers, which are secrets, elsewhere.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -105,7 +105,8 @@ func TestFormsOfRequests(t *testing.T) {
 	for _, form := range []string{"http/protobuf", "http/json"} {
 		for _, compression := range []string{"none", "gzip"} {
 			t.Run(form+" "+compression, func(t *testing.T) {
-				c, err := configured(t, map[string]string{"TRACES_ENDPOINT": "http://collector/as/is", "PROTOCOL": form, "COMPRESSION": compression})
+				c, err := configured(t,
+					map[string]string{"TRACES_ENDPOINT": "http://collector/as/is", "PROTOCOL": form, "COMPRESSION": compression})
 				fatalIf(t, err != nil || c.url != "http://collector/as/is", "%v %v", c.url, err)
 				r := &replies{list: []*http.Response{reply(200)}}
 				c.http.Transport = r
@@ -124,7 +125,8 @@ func TestFormsOfRequests(t *testing.T) {
 					return
 				}
 				var data tracepb.TracesData
-				if err := proto.Unmarshal(body, &data); err != nil || !proto.Equal(&data, &tracepb.TracesData{ResourceSpans: traces.Protobuf(hour0+minute, groups()...)}) {
+				if err := proto.Unmarshal(body, &data); err != nil ||
+					!proto.Equal(&data, &tracepb.TracesData{ResourceSpans: traces.Protobuf(hour0+minute, groups()...)}) {
 					t.Errorf("the body is %v, %v", &data, err)
 				}
 			})
@@ -233,7 +235,8 @@ func TestTheEnvironmentConfiguresTheExporter(t *testing.T) {
 		body, err := io.ReadAll(r.Body)
 		err = errors.Join(err, proto.Unmarshal(body, &m))
 		errorIf(t, err != nil, "%v", err)
-		got <- r.Header.Get("Authorization") + " " + r.Header.Get("X-Tenant") + " " + r.URL.Path + " " + m.ResourceSpans[0].ScopeSpans[0].Spans[0].Name
+		got <- r.Header.Get("Authorization") + " " + r.Header.Get("X-Tenant") + " " + r.URL.Path + " " +
+			m.ResourceSpans[0].ScopeSpans[0].Spans[0].Name
 	}))
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "ca.pem")

@@ -87,7 +87,8 @@ func NewExporter(log *slog.Logger) (*Exporter, error) {
 
 func startExporter(client uploader, o batching, log *slog.Logger) *Exporter {
 	o.batch = min(o.batch, o.queue)
-	e := &Exporter{client: client, o: o, health: health{log: log, what: "spans"}, wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{})}
+	e := &Exporter{client: client, o: o, health: health{log: log, what: "spans"},
+		wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{})}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	go e.run()
 	return e

@@ -92,7 +92,8 @@ func TestACollectorThatHangsBlocksNothing(t *testing.T) {
 			return ctx.Err()
 		}}
 		var log strings.Builder
-		e := startExporter(c, batching{queue: 20, batch: 10, delay: time.Second, timeout: time.Hour}, slog.New(slog.NewTextHandler(&log, nil)))
+		e := startExporter(c, batching{queue: 20, batch: 10, delay: time.Second, timeout: time.Hour},
+			slog.New(slog.NewTextHandler(&log, nil)))
 		s := made(1, hour0, hour0+1)
 		for range 10 {
 			e.Export(nil, &s)
@@ -117,7 +118,8 @@ func TestSpansThatAreLostWithoutAFaultAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &collector{send: func(context.Context) error { time.Sleep(time.Second); return nil }}
 		var log strings.Builder
-		e := startExporter(c, batching{queue: 20, batch: 10, delay: time.Second, timeout: time.Hour}, slog.New(slog.NewTextHandler(&log, nil)))
+		e := startExporter(c, batching{queue: 20, batch: 10, delay: time.Second, timeout: time.Hour},
+			slog.New(slog.NewTextHandler(&log, nil)))
 		s := made(1, hour0, hour0+1)
 		for range 100 {
 			e.Export(nil, &s)
@@ -174,7 +176,8 @@ func TestTheEnvironmentHasAttributes(t *testing.T) {
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test %ff")
 	t.Setenv("OTEL_SERVICE_NAME", "shop")
 	got, err := traces.EnvironmentAttributes(context.Background())
-	if err != nil || len(got) != 2 || got[0] != traces.String("deployment.environment.name", "test \uFFFD") || got[1] != traces.String("service.name", "shop") {
+	if err != nil || len(got) != 2 || got[0] != traces.String("deployment.environment.name", "test \uFFFD") ||
+		got[1] != traces.String("service.name", "shop") {
 		t.Errorf("the attributes are %v, %v", got, err)
 	}
 }

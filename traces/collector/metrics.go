@@ -38,7 +38,8 @@ type MetricExporter struct {
 // OTEL_METRICS_EXPORTER. The protocols are http/protobuf and http/json, and sums are cumulative.
 // gather returns the metrics in Prometheus' form; attributes describe the program that has them.
 // The log is told when the collector begins to fail, and when it takes metrics again.
-func NewMetricExporter(gather func() ([]*dto.MetricFamily, error), attributes []traces.Attribute, log *slog.Logger) (*MetricExporter, error) {
+func NewMetricExporter(gather func() ([]*dto.MetricFamily, error), attributes []traces.Attribute,
+	log *slog.Logger) (*MetricExporter, error) {
 	e, err := newMetricExporter(gather, attributes, log)
 	if e != nil {
 		go e.run()
@@ -46,20 +47,24 @@ func NewMetricExporter(gather func() ([]*dto.MetricFamily, error), attributes []
 	return e, err
 }
 
-func newMetricExporter(gather func() ([]*dto.MetricFamily, error), attributes []traces.Attribute, log *slog.Logger) (*MetricExporter, error) {
+func newMetricExporter(gather func() ([]*dto.MetricFamily, error), attributes []traces.Attribute,
+	log *slog.Logger) (*MetricExporter, error) {
 	on, err := metrics.enabled()
 	if !on {
 		return nil, err
 	}
-	if value, name := metrics.variable("TEMPORALITY_PREFERENCE"); value != "" && !strings.EqualFold(value, "cumulative") {
+	if value, name := metrics.variable("TEMPORALITY_PREFERENCE"); value != "" &&
+		!strings.EqualFold(value, "cumulative") {
 		return nil, fmt.Errorf("metrics: %s is %q: sums are cumulative; the cumulativetodelta processor of a collector makes others of them", name, value)
 	}
 	e := &MetricExporter{
-		gather: gather, resource: traces.Protobuf(0, traces.Group{Resource: &traces.Resource{Attributes: attributes}})[0].Resource,
+		gather: gather, resource: traces.Protobuf(0,
+			traces.Group{Resource: &traces.Resource{Attributes: attributes}})[0].Resource,
 		health: health{log: log, what: "metrics"}, start: time.Now(), interval: time.Minute, timeout: 30 * time.Second,
 		closing: make(chan struct{}), done: make(chan struct{}),
 	}
-	for name, d := range map[string]*time.Duration{"OTEL_METRIC_EXPORT_INTERVAL": &e.interval, "OTEL_METRIC_EXPORT_TIMEOUT": &e.timeout} {
+	for name, d := range map[string]*time.Duration{"OTEL_METRIC_EXPORT_INTERVAL": &e.interval,
+		"OTEL_METRIC_EXPORT_TIMEOUT": &e.timeout} {
 		n, err := metrics.positive(name)
 		if err != nil {
 			return nil, err
@@ -118,9 +123,10 @@ func (e *MetricExporter) export() error {
 	defer cancel()
 	families, fault := e.gather()
 	for _, list := range batches(otlpMetrics(families, e.start, time.Now())) {
-		rejected, err := e.client.uploadMetrics(ctx, &metricspb.MetricsData{ResourceMetrics: []*metricspb.ResourceMetrics{{
-			Resource: e.resource, ScopeMetrics: []*metricspb.ScopeMetrics{{Scope: scope, Metrics: list}},
-		}}})
+		rejected, err := e.client.uploadMetrics(ctx,
+			&metricspb.MetricsData{ResourceMetrics: []*metricspb.ResourceMetrics{{
+				Resource: e.resource, ScopeMetrics: []*metricspb.ScopeMetrics{{Scope: scope, Metrics: list}},
+			}}})
 		if err == nil && rejected > 0 {
 			err = fmt.Errorf("metrics: the collector rejected %d values", rejected)
 		}

@@ -84,11 +84,13 @@ func TestMetricsAreSentAgainAndAgainAndAtTheEnd(t *testing.T) {
 			at = append(at, r.times[i].Sub(begun))
 			var m metricspb.MetricsData
 			if err := proto.Unmarshal([]byte(body), &m); err != nil || len(m.ResourceMetrics[0].ScopeMetrics[0].Metrics) != 6 ||
-				m.ResourceMetrics[0].Resource.Attributes[0].Value.GetStringValue() != "shop" || m.ResourceMetrics[0].ScopeMetrics[0].Scope.Name != "cairn" {
+				m.ResourceMetrics[0].Resource.Attributes[0].Value.GetStringValue() != "shop" ||
+				m.ResourceMetrics[0].ScopeMetrics[0].Scope.Name != "cairn" {
 				t.Errorf("the collector got %v, %v", &m, err)
 			}
 		}
-		if !slices.Equal(at, []time.Duration{10 * time.Second, 20 * time.Second, 25 * time.Second}) || e.client.url != "http://collector/base/v1/metrics" {
+		if !slices.Equal(at, []time.Duration{10 * time.Second, 20 * time.Second, 25 * time.Second}) ||
+			e.client.url != "http://collector/base/v1/metrics" {
 			t.Errorf("sent after %v to %s", at, e.client.url)
 		}
 	})
@@ -167,7 +169,9 @@ func TestAMetricThatIsLargerThanARequestIsDivided(t *testing.T) {
 func TestValuesBeginWithWhatCountsThem(t *testing.T) {
 	list := families(t)[:1]
 	for _, name := range []string{"process_cpu_seconds_total", "go_memstats_frees_total", "gone_total"} {
-		list = append(list, &dto.MetricFamily{Name: &name, Type: dto.MetricType_COUNTER.Enum(), Metric: []*dto.Metric{{Counter: &dto.Counter{Value: proto.Float64(1)}}}})
+		list = append(list,
+			&dto.MetricFamily{Name: &name, Type: dto.MetricType_COUNTER.Enum(),
+				Metric: []*dto.Metric{{Counter: &dto.Counter{Value: proto.Float64(1)}}}})
 	}
 	starts := func() (all []uint64) {
 		for _, m := range otlpMetrics(list, time.Unix(7, 0), time.Unix(9, 0)) {
@@ -192,7 +196,8 @@ func TestMetricsAsJSON(t *testing.T) {
 	e, _ := exporter(t, r, func() ([]*dto.MetricFamily, error) { return families(t), nil })
 	must(t, e.export())
 	var m metricspb.MetricsData
-	if err := protojson.Unmarshal([]byte(r.bodies[0]), &m); err != nil || len(m.ResourceMetrics[0].ScopeMetrics[0].Metrics) != 6 || !strings.Contains(r.bodies[0], "emporality\":2") {
+	if err := protojson.Unmarshal([]byte(r.bodies[0]), &m); err != nil ||
+		len(m.ResourceMetrics[0].ScopeMetrics[0].Metrics) != 6 || !strings.Contains(r.bodies[0], "emporality\":2") {
 		t.Errorf("the body is %s, %v", r.bodies[0], err)
 	}
 }

@@ -44,7 +44,8 @@ func (p *points) metrics(list []*metricspb.Metric, f *dto.MetricFamily) []*metri
 	m := &metricspb.Metric{Name: f.GetName(), Description: f.GetHelp(), Unit: unitOf(f.GetName())}
 	switch f.GetType() {
 	case dto.MetricType_COUNTER:
-		m.Data = &metricspb.Metric_Sum{Sum: &metricspb.Sum{DataPoints: p.counters(), IsMonotonic: true, AggregationTemporality: cumulative}}
+		m.Data = &metricspb.Metric_Sum{Sum: &metricspb.Sum{DataPoints: p.counters(),
+			IsMonotonic: true, AggregationTemporality: cumulative}}
 	case dto.MetricType_HISTOGRAM:
 		m.Data = &metricspb.Metric_Histogram{Histogram: &metricspb.Histogram{DataPoints: p.histograms(), AggregationTemporality: cumulative}}
 	case dto.MetricType_SUMMARY:
@@ -94,7 +95,8 @@ func (p *points) since(created *timestamppb.Timestamp) uint64 {
 func labels(m *dto.Metric) []*commonpb.KeyValue {
 	list := make([]*commonpb.KeyValue, len(m.Label))
 	for i, l := range m.Label {
-		list[i] = &commonpb.KeyValue{Key: l.GetName(), Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: l.GetValue()}}}
+		list[i] = &commonpb.KeyValue{Key: l.GetName(),
+			Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: l.GetValue()}}}
 	}
 	return list
 }
@@ -102,7 +104,8 @@ func labels(m *dto.Metric) []*commonpb.KeyValue {
 func (p *points) counters() []*metricspb.NumberDataPoint {
 	list := make([]*metricspb.NumberDataPoint, len(p.list))
 	for i, m := range p.list {
-		list[i] = &metricspb.NumberDataPoint{Attributes: labels(m), StartTimeUnixNano: p.since(m.GetCounter().GetCreatedTimestamp()), TimeUnixNano: p.now,
+		list[i] = &metricspb.NumberDataPoint{Attributes: labels(m),
+			StartTimeUnixNano: p.since(m.GetCounter().GetCreatedTimestamp()), TimeUnixNano: p.now,
 			Value: &metricspb.NumberDataPoint_AsDouble{AsDouble: m.GetCounter().GetValue()}}
 	}
 	return list
@@ -115,7 +118,8 @@ func (p *points) gauges() []*metricspb.NumberDataPoint {
 		if m.Untyped != nil {
 			value = m.Untyped.GetValue()
 		}
-		list[i] = &metricspb.NumberDataPoint{Attributes: labels(m), TimeUnixNano: p.now, Value: &metricspb.NumberDataPoint_AsDouble{AsDouble: value}}
+		list[i] = &metricspb.NumberDataPoint{Attributes: labels(m), TimeUnixNano: p.now,
+			Value: &metricspb.NumberDataPoint_AsDouble{AsDouble: value}}
 	}
 	return list
 }
@@ -124,7 +128,8 @@ func (p *points) histograms() []*metricspb.HistogramDataPoint {
 	list := make([]*metricspb.HistogramDataPoint, len(p.list))
 	for i, m := range p.list {
 		h := m.GetHistogram()
-		d := &metricspb.HistogramDataPoint{Attributes: labels(m), StartTimeUnixNano: p.since(h.GetCreatedTimestamp()), TimeUnixNano: p.now,
+		d := &metricspb.HistogramDataPoint{Attributes: labels(m),
+			StartTimeUnixNano: p.since(h.GetCreatedTimestamp()), TimeUnixNano: p.now,
 			Count: h.GetSampleCount(), Sum: h.SampleSum}
 		below := uint64(0) // Prometheus counts the buckets below in, OTLP does not
 		for _, b := range h.Bucket {
@@ -145,13 +150,16 @@ func (p *points) summaries() []*metricspb.SummaryDataPoint {
 	list := make([]*metricspb.SummaryDataPoint, len(p.list))
 	for i, m := range p.list {
 		s := m.GetSummary()
-		d := &metricspb.SummaryDataPoint{Attributes: labels(m), StartTimeUnixNano: p.since(s.GetCreatedTimestamp()), TimeUnixNano: p.now,
+		d := &metricspb.SummaryDataPoint{Attributes: labels(m),
+			StartTimeUnixNano: p.since(s.GetCreatedTimestamp()), TimeUnixNano: p.now,
 			Count: s.GetSampleCount(), Sum: s.GetSampleSum()}
 		for _, q := range s.Quantile {
-			d.QuantileValues = append(d.QuantileValues, &metricspb.SummaryDataPoint_ValueAtQuantile{Quantile: q.GetQuantile(), Value: q.GetValue()})
+			d.QuantileValues = append(d.QuantileValues,
+				&metricspb.SummaryDataPoint_ValueAtQuantile{Quantile: q.GetQuantile(), Value: q.GetValue()})
 		}
 		// A quantile of nothing is not a number, which collectors refuse in JSON.
-		d.QuantileValues = slices.DeleteFunc(d.QuantileValues, func(q *metricspb.SummaryDataPoint_ValueAtQuantile) bool { return math.IsNaN(q.Value) })
+		d.QuantileValues = slices.DeleteFunc(d.QuantileValues,
+			func(q *metricspb.SummaryDataPoint_ValueAtQuantile) bool { return math.IsNaN(q.Value) })
 		list[i] = d
 	}
 	return list

@@ -34,7 +34,8 @@ func TestPushSendsThePastInRequestsOfALimit(t *testing.T) {
 		}
 		return nil
 	}
-	if n, err := p.Push(context.Background(), hour0, traces.Group{Spans: spans}); n != 512 || !errors.Is(err, fault) || !strings.Contains(err.Error(), "x") {
+	if n, err := p.Push(context.Background(), hour0, traces.Group{Spans: spans}); n != 512 || !errors.Is(err, fault) ||
+		!strings.Contains(err.Error(), "x") {
 		t.Errorf("Push returned %d, %v", n, err)
 	}
 }
@@ -67,7 +68,8 @@ func TestPushesNameTheCollectorInErrors(t *testing.T) {
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	gone.Close()
-	g := traces.Group{Resource: &traces.Resource{Attributes: []traces.Attribute{traces.String("cairn.actor", "a/b"), traces.String("service.name", "cairn")}}, Spans: []traces.Span{made(1, hour0, 0)}}
+	g := traces.Group{Resource: &traces.Resource{Attributes: []traces.Attribute{traces.String("cairn.actor", "a/b"),
+		traces.String("service.name", "cairn")}}, Spans: []traces.Span{made(1, hour0, 0)}}
 	for _, c := range []struct {
 		endpoint, want string
 		sent           int
@@ -75,7 +77,8 @@ func TestPushesNameTheCollectorInErrors(t *testing.T) {
 		{server.URL + "/ok", "", 1},
 		{server.URL + "/no", "the collector replied 403 Forbidden: " + server.URL + "/no/v1/traces", 0},
 		{server.URL + "/hangs", server.URL + "/hangs/v1/traces does not answer in time", 0},
-		{"http://user:secret@" + gone.Addr().String(), "http://user:xxxxx@" + gone.Addr().String() + "/v1/traces cannot be reached: dial", 0},
+		{"http://user:secret@" + gone.Addr().String(),
+			"http://user:xxxxx@" + gone.Addr().String() + "/v1/traces cannot be reached: dial", 0},
 		{"localhost:4318", "the endpoint is not the URL of an HTTP server", 0},
 		{"", "OTEL_EXPORTER_OTLP_ENDPOINT is not the URL", 0},
 	} {
@@ -90,7 +93,8 @@ func TestPushesNameTheCollectorInErrors(t *testing.T) {
 			n, err = p.Push(t.Context(), hour0+1, g)
 			p.Close()
 		}
-		if n != c.sent || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || err != nil && strings.Contains(err.Error(), "secret") {
+		if n != c.sent || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) ||
+			err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %d sent, %v", c.endpoint, n, err)
 		}
 	}

@@ -46,7 +46,8 @@ func (c *Context) real() context.Context {
 		return c.made
 	}
 	if c.cause != nil {
-		c.made, c.cancel = context.WithCancelCause(context.WithoutCancel(c.parent)) // the parent's end came later, if it did
+		// the parent's end came later, if it did
+		c.made, c.cancel = context.WithCancelCause(context.WithoutCancel(c.parent))
 		c.cancel(c.cause)
 	} else {
 		c.made, c.cancel = context.WithCancelCause(c.parent)

@@ -17,7 +17,8 @@ type Actor struct {
 
 // values encodes bodies of messages, which are in CBOR whatever the codec of a workflow is.
 var values = sync.OnceValue(func() *wfhost.Program {
-	return workflow.NewFunction("values", func(workflow.Context, struct{}) (struct{}, error) { return struct{}{}, nil }).Program()
+	return workflow.NewFunction("values",
+		func(workflow.Context, struct{}) (struct{}, error) { return struct{}{}, nil }).Program()
 })
 
 // control runs a control function. After one that changes what has happened, the run is opened

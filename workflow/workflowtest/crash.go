@@ -54,7 +54,8 @@ func WithCrashes(n int) Option { return func(o *options) { o.crashes = n } }
 //
 // The script starts the run, sends messages and so on, and must do the same each time. What it
 // asserts is asserted with every crash.
-func CrashEverywhere[In, Out any](t testing.TB, d *workflow.Function[In, Out], script func(env *Env[In, Out]), opts ...Option) {
+func CrashEverywhere[In, Out any](t testing.TB, d *workflow.Function[In, Out],
+	script func(env *Env[In, Out]), opts ...Option) {
 	t.Helper()
 	first := New(t, d, opts...)
 	first.w.Trace = func(t *memory.Turn) { first.w.trace = append(first.w.trace, commitOf(t)) }
@@ -89,7 +90,8 @@ func CrashEverywhere[In, Out any](t testing.TB, d *workflow.Function[In, Out], s
 }
 
 // once runs the script with one crash.
-func once[In, Out any](t testing.TB, d *workflow.Function[In, Out], script func(env *Env[In, Out]), opts []Option, n int, when When, where string) (e *Ending, crashed bool) {
+func once[In, Out any](t testing.TB, d *workflow.Function[In, Out], script func(env *Env[In, Out]),
+	opts []Option, n int, when When, where string) (e *Ending, crashed bool) {
 	t.Helper()
 	env := New(t, d, opts...).CrashAtCommit(n, when)
 	returned := false
@@ -177,7 +179,8 @@ func commitOf(t *memory.Turn) string {
 	for _, m := range t.Sent {
 		parts = append(parts, m.Verb+" to "+memory.Name(m.To))
 	}
-	if s, err := wfhost.ReadStatus(t.Rows); err == nil && (s.State.Over() || s.State == wfhost.StateRollingBack || len(parts) == 0) {
+	if s, err := wfhost.ReadStatus(t.Rows); err == nil &&
+		(s.State.Over() || s.State == wfhost.StateRollingBack || len(parts) == 0) {
 		parts = append(parts, "the run is "+string(s.State))
 	}
 	return memory.Name(t.Actor.Self) + ": " + strings.Join(parts, ", ")
@@ -223,7 +226,8 @@ func (e *Ending) diff(got *Ending) string {
 	var b strings.Builder
 	line := func(actor workflow.Destination, what string, want, got any) {
 		if !reflect.DeepEqual(want, got) {
-			fmt.Fprintf(&b, "  %s: %s\n    without a crash: %s\n    with it:         %s\n", memory.Name(actor), what, dump(want), dump(got))
+			fmt.Fprintf(&b, "  %s: %s\n    without a crash: %s\n    with it:         %s\n",
+				memory.Name(actor), what, dump(want), dump(got))
 		}
 	}
 	if len(e.Actors) != len(got.Actors) {

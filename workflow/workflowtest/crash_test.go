@@ -23,7 +23,9 @@ func TestCrashEverywhereFindsWhatDependsOnCrashes(t *testing.T) {
 		fn   workflow.Func[none, int]
 		want []string
 	}{
-		{"output", func(ctx workflow.Context, _ none) (int, error) { return attempt(ctx) }, []string{`when the process died after commit 1 of 2 (test/"main": the run is running), it ends differently`, "run", "without a crash: completed: 1", "with it:         completed: 2"}},
+		{"output", func(ctx workflow.Context, _ none) (int, error) { return attempt(ctx) },
+			[]string{`when the process died after commit 1 of 2 (test/"main": the run is running), it ends differently`,
+				"run", "without a crash: completed: 1", "with it:         completed: 2"}},
 		{"at most once", func(ctx workflow.Context, _ none) (int, error) {
 			return workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) { return 1, nil }, workflow.AtMostOnce())
 		}, []string{"the process died after commit 1", "completed: 1", "failed: "}},
@@ -41,7 +43,8 @@ func TestCrashEverywhereFindsWhatDependsOnCrashes(t *testing.T) {
 		}, []string{"published"}},
 		{"undone", func(ctx workflow.Context, _ none) (int, error) {
 			return workflow.Saga(ctx, "saga", func(ctx workflow.Context) (int, error) {
-				n, err := workflow.Compensated(ctx, "s", func(sc *workflow.StepCtx) (int, error) { return sc.Attempt(), nil }, func(*workflow.StepCtx, int) error { return nil })
+				n, err := workflow.Compensated(ctx, "s",
+					func(sc *workflow.StepCtx) (int, error) { return sc.Attempt(), nil }, func(*workflow.StepCtx, int) error { return nil })
 				if n > 1 {
 					return 0, errors.New("twice")
 				}
@@ -128,7 +131,8 @@ func TestCrashAtCommit(t *testing.T) {
 		when  workflowtest.When
 		calls string
 	}{
-		{1, workflowtest.Before, "a1b1"}, {1, workflowtest.After, "a1b1"}, {2, workflowtest.Before, "a2b1"}, {2, workflowtest.After, "a1b1"},
+		{1, workflowtest.Before, "a1b1"}, {1, workflowtest.After, "a1b1"}, {2, workflowtest.Before, "a2b1"}, {2,
+			workflowtest.After, "a1b1"},
 		{3, workflowtest.Before, "a1b2"}, {3, workflowtest.After, "a1b1"},
 	} {
 		env := workflowtest.New(t, d).CrashAtCommit(tt.n, tt.when).Start(none{})

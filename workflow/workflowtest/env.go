@@ -355,7 +355,8 @@ func (e *Env[In, Out]) Until(cond func() bool) bool {
 // body runs, in any actor. If that does not come, it fails the test.
 func (e *Env[In, Out]) Reach(pattern string) {
 	e.w.t.Helper()
-	if !e.w.Drive(memory.Forever, func() bool { return e.w.Waits(func(path string) bool { return matches(pattern, path) }) }) {
+	if !e.w.Drive(memory.Forever,
+		func() bool { return e.w.Waits(func(path string) bool { return matches(pattern, path) }) }) {
 		e.w.t.Fatalf("nothing reaches %q: %v", pattern, &UnfinishedError{e.Status()})
 	}
 }

@@ -39,7 +39,8 @@ func TestResult(t *testing.T) {
 	env := workflowtest.New(t, d).Start(20)
 	end(t, env, "41")
 	e := env.Entry("double")
-	errorIf(t, env.Calls("double") != 1 || e.Kind != workflow.KindStep || e.Status != wfhost.Completed, "%d calls, %+v", env.Calls("double"), e)
+	errorIf(t, env.Calls("double") != 1 || e.Kind != workflow.KindStep ||
+		e.Status != wfhost.Completed, "%d calls, %+v", env.Calls("double"), e)
 	_, err := workflowtest.New(t, d).Start(0).Result()
 	var de *declined
 	errorIf(t, !errors.As(err, &de) || de.Code != 51, "%v", err)
@@ -72,7 +73,8 @@ func TestStub(t *testing.T) {
 			workflow.B("right", &b, func(ctx workflow.Context) (string, error) { return step(ctx, "load", "R") }))
 		return a + b, err
 	})
-	for pattern, want := range map[string]string{"load": "xx", "right/load": "Lx", "both/*/load": "xx", "l??d": "xx", "le*/load": "xR", "both": "LR"} {
+	for pattern, want := range map[string]string{"load": "xx", "right/load": "Lx", "both/*/load": "xx", "l??d": "xx",
+		"le*/load": "xR", "both": "LR"} {
 		n := 0
 		env := workflowtest.New(t, d).Stub(pattern, func(*workflow.StepCtx) (any, error) {
 			if n++; n == 1 {
@@ -233,7 +235,8 @@ func TestControl(t *testing.T) {
 func TestChildrenInOtherActors(t *testing.T) {
 	at := workflow.Destination{Type: "worker", Key: []string{"1"}}
 	child := workflow.NewFunction("child", func(ctx workflow.Context, in int) (int, error) {
-		return workflow.Update(ctx, "note", func(tx *workflow.Tx) (int, error) { tx.Host().(*shop).sales["child"] += in; return 10 * in, nil })
+		return workflow.Update(ctx, "note",
+			func(tx *workflow.Tx) (int, error) { tx.Host().(*shop).sales["child"] += in; return 10 * in, nil })
 	})
 	d := workflow.NewFunction("parent", func(ctx workflow.Context, _ none) (int, error) {
 		c, err := workflow.Spawn(ctx, "c", child, 2, workflow.OnActor(at))
@@ -281,9 +284,11 @@ func TestEverythingInABubble(t *testing.T) {
 		start := time.Now()
 		env := workflowtest.New(t, d).Start(none{})
 		env.Advance(30 * time.Minute)
-		errorIf(t, env.Calls("hangs") != 1 || time.Since(start) != 30*time.Minute, "%d calls after %v", env.Calls("hangs"), time.Since(start))
+		errorIf(t, env.Calls("hangs") != 1 ||
+			time.Since(start) != 30*time.Minute, "%d calls after %v", env.Calls("hangs"), time.Since(start))
 		end(t, env, "done")
-		errorIf(t, most.Load() != 3 || time.Since(start) != 25*time.Hour+3*time.Minute, "%d at once, after %v", most.Load(), time.Since(start))
+		errorIf(t, most.Load() != 3 ||
+			time.Since(start) != 25*time.Hour+3*time.Minute, "%d at once, after %v", most.Load(), time.Since(start))
 	})
 }
 

@@ -20,9 +20,11 @@ func TestMatches(t *testing.T) {
 		want          bool
 	}{
 		{"pay", "pay", true}, {"pay", "shop~3/pay", true}, {"shop~*/pay", "shop~3/pay", true}, {"shop/pay", "shop~3/pay", false},
-		{"pay", "repay", false}, {"pay", "undo of shop/pay", false}, {"undo of pay", "trip/undo of trip/pay", true}, {"undo of *", "pay", false},
+		{"pay", "repay", false}, {"pay", "undo of shop/pay", false}, {"undo of pay", "trip/undo of trip/pay",
+			true}, {"undo of *", "pay", false},
 		{"*", "a/b", true}, {"", "", true}, {"", "a", false},
-		{"a*b*c", "axbybc", true}, {"a*b*c", "axbyb", false}, {"**", "x", true}, {"a?", "a", false}, {"?", "/", false}, {"*a", "b/aba", true},
+		{"a*b*c", "axbybc", true}, {"a*b*c", "axbyb", false}, {"**", "x", true}, {"a?", "a", false}, {"?", "/",
+			false}, {"*a", "b/aba", true},
 	} {
 		if got := matches(tt.pattern, tt.path); got != tt.want {
 			t.Errorf("matches(%q, %q) = %v", tt.pattern, tt.path, got)

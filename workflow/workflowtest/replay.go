@@ -20,7 +20,8 @@ import (
 func Replay[In, Out any](t testing.TB, d *workflow.Function[In, Out], rec *wfhost.Recording, opts ...Option) {
 	t.Helper()
 	if problem := replayed(d.Program(), rec, opts); problem != nil {
-		t.Errorf("the recorded run of %q (version %q) does not replay: %v", rec.Manifest.Workflow, rec.Manifest.Version, problem)
+		t.Errorf("the recorded run of %q (version %q) does not replay: %v", rec.Manifest.Workflow,
+			rec.Manifest.Version, problem)
 	}
 }
 
@@ -39,7 +40,8 @@ func ReplayDir[In, Out any](t testing.TB, d *workflow.Function[In, Out], pattern
 	for _, file := range files {
 		rec := Load(t, file)
 		if problem := replayed(d.Program(), rec, opts); problem != nil {
-			t.Errorf("%s: the recorded run of %q (version %q) does not replay: %v", file, rec.Manifest.Workflow, rec.Manifest.Version, problem)
+			t.Errorf("%s: the recorded run of %q (version %q) does not replay: %v", file,
+				rec.Manifest.Workflow, rec.Manifest.Version, problem)
 		}
 	}
 }
@@ -82,18 +84,23 @@ func agree(p *wfhost.Program, s *wfhost.RunStatus, report *wfhost.Report) error 
 		return nil
 	}
 	if !report.Ended {
-		return errors.New("the run was " + string(s.State) + ", and the function goes on to something that the history does not have")
+		return errors.New("the run was " + string(s.State) +
+			", and the function goes on to something that the history does not have")
 	}
 	switch {
 	case s.State == wfhost.StateCancelled: // whatever the function returns
 	case s.Failure != nil && report.Failure == nil:
-		return errors.New("the run failed, and the function now returns " + show(report.Output) + ": " + s.Failure.Message)
+		return errors.New("the run failed, and the function now returns " + show(report.Output) +
+			": " + s.Failure.Message)
 	case s.Failure == nil && report.Failure != nil:
-		return errors.New("the run returned " + show(s.Output) + ", and the function now fails: " + report.Failure.Message)
+		return errors.New("the run returned " + show(s.Output) + ", and the function now fails: " +
+			report.Failure.Message)
 	case s.Failure != nil && s.Failure.Message != report.Failure.Message:
-		return errors.New("the run failed with: " + s.Failure.Message + "\nthe function now fails with: " + report.Failure.Message)
+		return errors.New("the run failed with: " + s.Failure.Message +
+			"\nthe function now fails with: " + report.Failure.Message)
 	case s.Failure == nil && !sameValue(p, s.Output, report.Output):
-		return errors.New("the run returned " + show(s.Output) + ", and the function now returns " + show(report.Output))
+		return errors.New("the run returned " + show(s.Output) + ", and the function now returns " +
+			show(report.Output))
 	}
 	return nil
 }

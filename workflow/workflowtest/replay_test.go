@@ -56,7 +56,8 @@ func TestChangedFunctionsReplay(t *testing.T) {
 		{"a step more, patched", "reserve ?check charge ~ mail archive", "", ""},
 		{"a step more", "reserve check charge", "the code asks for: step \"check\" (", `if workflow.Patched(ctx, "…")`},
 		{"a step renamed", "charge>payment reserve payment ~ mail archive", "", ""},
-		{"a step renamed without a word", "reserve charged", `the history also has "charge", which it is perhaps`, `the history also has "charge"`},
+		{"a step renamed without a word", "reserve charged", `the history also has "charge", which it is perhaps`,
+			`the history also has "charge"`},
 		{"a step removed", "reserve -charge ~ mail archive", "", ""},
 		{"a step removed without a word", "reserve ~", `the code asks for: sleep "cool down"`, `the history has:   step "charge"`},
 		{"the end removed without a word", "reserve charge ~ mail", "", `the history has:   step "archive"`},
@@ -70,7 +71,8 @@ func TestChangedFunctionsReplay(t *testing.T) {
 				wantText(t, text, want)
 			}
 			if tt.what == "a step more" { // and where
-				wantText(t, text, "env_test.go:", `the history has:   step "charge" (completed) at position 1, begun 2026-06-01 09:00:00.000 UTC`)
+				wantText(t, text, "env_test.go:",
+					`the history has:   step "charge" (completed) at position 1, begun 2026-06-01 09:00:00.000 UTC`)
 			}
 		}
 	}
@@ -82,7 +84,8 @@ func TestPatchedRunGoesOn(t *testing.T) {
 	env.Settle()
 	rec := env.Export()
 	env.Deploy(booking("reserve check charge").Program())
-	if s := env.Wait(); s.State != wfhost.StatePaused || s.Pause.Reason != wfhost.PausedDiverged || !strings.Contains(s.Pause.Text, `step "check"`) {
+	if s := env.Wait(); s.State != wfhost.StatePaused || s.Pause.Reason != wfhost.PausedDiverged ||
+		!strings.Contains(s.Pause.Text, `step "check"`) {
 		t.Fatalf("%+v", s)
 	}
 	patched := booking("reserve ?check charge ~ mail archive")
@@ -107,7 +110,8 @@ func TestReplayOfAnotherOutput(t *testing.T) {
 	env := workflowtest.New(t, define(2)).Start(21)
 	env.Wait()
 	workflowtest.Replay(t, define(2), env.Export())
-	wantText(t, failing(t, func(t testing.TB) { workflowtest.Replay(t, define(3), env.Export()) }), "the run returned 42, and the function now returns 63")
+	wantText(t, failing(t, func(t testing.TB) { workflowtest.Replay(t, define(3), env.Export()) }),
+		"the run returned 42, and the function now returns 63")
 	other := workflow.NewFunction("other", func(ctx workflow.Context, in int) (int, error) { return in, nil })
 	wantText(t, failing(t, func(t testing.TB) { workflowtest.Replay(t, other, env.Export()) }), `no workflow "w"`)
 }
@@ -130,7 +134,8 @@ func TestFilesOfRecordings(t *testing.T) {
 	workflowtest.ReplayDir(t, booking(bookingV1), filepath.Join(dir, "*", "*.rec"))
 	text := failing(t, func(t testing.TB) { workflowtest.ReplayDir(t, booking(""), filepath.Join(dir, "*", "*.rec")) })
 	wantText(t, text, file, `step "reserve"`)
-	wantText(t, failing(t, func(t testing.TB) { workflowtest.ReplayDir(t, booking(bookingV1), filepath.Join(dir, "*.none")) }), "no recording")
+	wantText(t, failing(t,
+		func(t testing.TB) { workflowtest.ReplayDir(t, booking(bookingV1), filepath.Join(dir, "*.none")) }), "no recording")
 	must(t, os.WriteFile(file, first[:len(first)-9], 0o666))
 	wantText(t, failing(t, func(t testing.TB) { workflowtest.Load(t, file) }), file)
 }
@@ -138,7 +143,8 @@ func TestFilesOfRecordings(t *testing.T) {
 func TestDiff(t *testing.T) {
 	a := workflowtest.New(t, booking(bookingV1)).Start(none{})
 	a.Wait()
-	b := workflowtest.New(t, booking("reserve check charge"), workflowtest.WithClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))).Start(none{})
+	b := workflowtest.New(t, booking("reserve check charge"),
+		workflowtest.WithClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))).Start(none{})
 	b.Stub("charge", func(*workflow.StepCtx) (any, error) { return "other", nil })
 	b.Wait()
 	want := strings.Join([]string{

@@ -24,7 +24,8 @@ type scenario struct {
 	crash  func(t *testing.T)
 }
 
-func scene[In, Out any](name string, d *workflow.Function[In, Out], script func(t testing.TB, env *workflowtest.Env[In, Out]), opts ...workflowtest.Option) scenario {
+func scene[In, Out any](name string, d *workflow.Function[In, Out],
+	script func(t testing.TB, env *workflowtest.Env[In, Out]), opts ...workflowtest.Option) scenario {
 	opts = append(opts, workflowtest.WithState(newShop))
 	return scenario{
 		name: name,
@@ -101,7 +102,8 @@ var scenarios = []scenario{
 		}
 		_, err = workflow.Update(ctx, "refused", func(*workflow.Tx) (none, error) { return none{}, errBusy })
 		workflow.Publish(ctx, n)
-		secret, serr := workflow.Step(ctx, "secret", func(*workflow.StepCtx) (string, error) { return "pin", nil }, workflow.Sensitive(), workflow.Deferred())
+		secret, serr := workflow.Step(ctx, "secret", func(*workflow.StepCtx) (string, error) { return "pin", nil },
+			workflow.Sensitive(), workflow.Deferred())
 		return fmt.Sprintf("%s %d %v %s %v", a, n, err, secret, serr), nil
 	}), result[string, string]("tea", `tea 1 step "refused" failed: busy pin <nil>`)),
 
@@ -110,7 +112,8 @@ var scenarios = []scenario{
 		if err != nil {
 			return "", err
 		}
-		_, err = workflow.Step(ctx, "never", func(*workflow.StepCtx) (int, error) { return 0, errBusy }, workflow.Retry(workflow.RetryPolicy{MaxAttempts: 2, Initial: time.Hour}))
+		_, err = workflow.Step(ctx, "never", func(*workflow.StepCtx) (int, error) { return 0, errBusy },
+			workflow.Retry(workflow.RetryPolicy{MaxAttempts: 2, Initial: time.Hour}))
 		_, perm := workflow.Step(ctx, "at once", func(*workflow.StepCtx) (int, error) { return 0, workflow.Permanent(&declined{5}) })
 		var de *declined
 		return fmt.Sprint(a, err != nil, errors.As(perm, &de)), nil
@@ -167,7 +170,8 @@ var scenarios = []scenario{
 	}),
 
 	scene("maps", workflow.NewFunction("maps", func(ctx workflow.Context, items []int) ([]int, error) {
-		return workflow.ForEach(ctx, "squares", items, func(ctx workflow.Context, i, item int) (int, error) { return step(ctx, "square", item*item) }, workflow.Concurrency(2))
+		return workflow.ForEach(ctx, "squares", items,
+			func(ctx workflow.Context, i, item int) (int, error) { return step(ctx, "square", item*item) }, workflow.Concurrency(2))
 	}), result[[]int, []int]([]int{1, 2, 3, 4, 5}, "[1 4 9 16 25]")),
 
 	scene("sagas", workflow.NewFunction("sagas", func(ctx workflow.Context, _ none) (string, error) {
@@ -176,7 +180,8 @@ var scenarios = []scenario{
 			return nil
 		}
 		_, err := workflow.Saga(ctx, "trip", func(ctx workflow.Context) (none, error) {
-			if _, err := workflow.Compensated(ctx, "flight", func(*workflow.StepCtx) (string, error) { return "flight", nil }, note); err != nil {
+			if _, err := workflow.Compensated(ctx, "flight",
+				func(*workflow.StepCtx) (string, error) { return "flight", nil }, note); err != nil {
 				return none{}, err
 			}
 			_, err := workflow.Loop(ctx, "rooms", 0, func(it *workflow.Iter[int, int]) error {
@@ -205,7 +210,8 @@ var scenarios = []scenario{
 		if err != nil || len(batch) != 2 {
 			return "", fmt.Errorf("%d messages: %v", len(batch), err)
 		}
-		_, err = workflow.Update(ctx, "answer", func(tx *workflow.Tx) (none, error) { return none{}, workflow.Reply(tx, batch[0], "thanks") })
+		_, err = workflow.Update(ctx, "answer",
+			func(tx *workflow.Tx) (none, error) { return none{}, workflow.Reply(tx, batch[0], "thanks") })
 		if err != nil {
 			return "", err
 		}
@@ -290,7 +296,8 @@ var scenarios = []scenario{
 
 	scene("cancelled", workflow.NewFunction("cancelled", func(ctx workflow.Context, _ none) (none, error) {
 		_, err := workflow.Saga(ctx, "work", func(ctx workflow.Context) (none, error) {
-			_, err := workflow.Compensated(ctx, "take", func(*workflow.StepCtx) (int, error) { return 1, nil }, func(*workflow.StepCtx, int) error { return nil })
+			_, err := workflow.Compensated(ctx, "take", func(*workflow.StepCtx) (int, error) { return 1, nil },
+				func(*workflow.StepCtx, int) error { return nil })
 			if err != nil {
 				return none{}, err
 			}
@@ -320,12 +327,15 @@ var scenarios = []scenario{
 	}), result[none, int](none{}, "48000")),
 
 	scene("failed", workflow.NewFunction("failed", func(ctx workflow.Context, _ none) (int, error) {
-		if _, err := workflow.Compensated(ctx, "take", func(*workflow.StepCtx) (int, error) { return 1, nil }, func(*workflow.StepCtx, int) error { return nil }); err != nil {
+		if _, err := workflow.Compensated(ctx, "take", func(*workflow.StepCtx) (int, error) { return 1, nil },
+			func(*workflow.StepCtx, int) error { return nil }); err != nil {
 			return 0, err
 		}
-		return workflow.Step(ctx, "panics", func(*workflow.StepCtx) (int, error) { panic("ouch") }, workflow.Retry(workflow.RetryPolicy{MaxAttempts: 3}))
+		return workflow.Step(ctx, "panics", func(*workflow.StepCtx) (int, error) { panic("ouch") },
+			workflow.Retry(workflow.RetryPolicy{MaxAttempts: 3}))
 	}), func(t testing.TB, env *workflowtest.Env[none, int]) {
-		if s := env.Start(none{}).Wait(); s.State != wfhost.StateFailed || env.Crashes() == 0 && !strings.Contains(s.Failure.Message, "panic: ouch") || env.Calls("undo of take") == 0 {
+		if s := env.Start(none{}).Wait(); s.State != wfhost.StateFailed ||
+			env.Crashes() == 0 && !strings.Contains(s.Failure.Message, "panic: ouch") || env.Calls("undo of take") == 0 {
 			t.Errorf("%+v", s)
 		}
 	}, workflowtest.WithTolerance(func(want, got *workflowtest.Ending) bool { // the last attempt cut off: nobody knows how it ended
@@ -344,7 +354,8 @@ var scenarios = []scenario{
 		if _, err := step(ctx, "before", 1); err != nil {
 			return "", err
 		}
-		_, err := workflow.Compensated(ctx, "hold", func(*workflow.StepCtx) (int, error) { return 1, nil }, func(*workflow.StepCtx, int) error { return nil })
+		_, err := workflow.Compensated(ctx, "hold", func(*workflow.StepCtx) (int, error) { return 1, nil },
+			func(*workflow.StepCtx, int) error { return nil })
 		if err != nil {
 			return "", err
 		}
@@ -353,7 +364,8 @@ var scenarios = []scenario{
 			workflow.B("approval", &m, func(ctx workflow.Context) (workflow.Received[string], error) {
 				return workflow.Receive(ctx, "approval", orders)
 			}),
-			workflow.B("reminder", nil, func(ctx workflow.Context) (none, error) { return none{}, workflow.Sleep(ctx, "week", 7*24*time.Hour) }))
+			workflow.B("reminder", nil,
+				func(ctx workflow.Context) (none, error) { return none{}, workflow.Sleep(ctx, "week", 7*24*time.Hour) }))
 		return m.Body, err
 	}), func(t testing.TB, env *workflowtest.Env[none, string]) {
 		env.Start(none{}).Advance(24 * time.Hour)

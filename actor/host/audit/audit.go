@@ -72,7 +72,8 @@ func CheckReason(reason, field string) *host.Error {
 func ParseReason(value string) (string, *host.Error) {
 	reason, err := url.PathUnescape(value)
 	if err != nil {
-		return "", host.Errorf(host.InvalidArgument, "the header %s has a bad percent-encoding", Header).With("field", Header)
+		return "", host.Errorf(host.InvalidArgument, "the header %s has a bad percent-encoding",
+			Header).With("field", Header)
 	}
 	return reason, CheckReason(reason, Header)
 }

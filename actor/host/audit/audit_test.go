@@ -24,7 +24,8 @@ func TestAReasonGoesThroughAHeader(t *testing.T) {
 	if got, fault := audit.ParseReason("für alle"); got != "für alle" || fault != nil {
 		t.Errorf("%q, %v", got, fault)
 	}
-	for value, code := range map[string]host.Code{"%": host.InvalidArgument, "%zz": host.InvalidArgument, "%FF": host.InvalidArgument, strings.Repeat("a", audit.MaxReason+1): host.TooLarge} {
+	for value, code := range map[string]host.Code{"%": host.InvalidArgument, "%zz": host.InvalidArgument,
+		"%FF": host.InvalidArgument, strings.Repeat("a", audit.MaxReason+1): host.TooLarge} {
 		if _, fault := audit.ParseReason(value); fault == nil || fault.Code != code || fault.Metadata["field"] != audit.Header {
 			t.Errorf("%.10q: %v", value, fault)
 		}

@@ -30,7 +30,9 @@ func (q *Query) Check() *host.Error {
 	}
 	for _, kind := range q.Kinds {
 		if !slices.Contains(Kinds, kind) {
-			return host.Errorf(host.InvalidArgument, "there is no kind %.40q of changes; the kinds are %s", kind, strings.Join(Kinds, ", ")).With("field", "kinds")
+			return host.Errorf(host.InvalidArgument,
+				"there is no kind %.40q of changes; the kinds are %s", kind, strings.Join(Kinds,
+					", ")).With("field", "kinds")
 		}
 	}
 	return nil

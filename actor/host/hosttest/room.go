@@ -53,7 +53,8 @@ func Room() *host.Behavior {
 			return append(out, value[2:]...), nil
 		},
 	}
-	for i, name := range []string{"add", "total", "create", "echo", "none", "say", "whisper", "fail", "hold", "kick", "leave"} {
+	for i, name := range []string{"add", "total", "create", "echo", "none", "say", "whisper",
+		"fail", "hold", "kick", "leave"} {
 		kind := host.Action
 		if i == total {
 			kind = host.Query

@@ -27,7 +27,8 @@ func TestByteStringsAreThoseOfCBOR(t *testing.T) {
 }
 
 func FuzzBytes(f *testing.F) {
-	for _, raw := range []string{"", "\x40", "\x41", "\x41a", "\x58\x01a", "\x58", "\x59\x00", "\x5a\x00\x00\x00\x01a", "\x5b\x00\x00\x00\x00\x00\x00\x00\x01a", "\x5f\x41a\xff", "\x61a", "\xf6", "\x41ab"} {
+	for _, raw := range []string{"", "\x40", "\x41", "\x41a", "\x58\x01a", "\x58", "\x59\x00", "\x5a\x00\x00\x00\x01a",
+		"\x5b\x00\x00\x00\x00\x00\x00\x00\x01a", "\x5f\x41a\xff", "\x61a", "\xf6", "\x41ab"} {
 		f.Add([]byte(raw))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -152,7 +152,8 @@ func (k *Key) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	if err := json.Unmarshal(b, &parts); err != nil || parts == nil {
-		return host.Errorf(host.InvalidArgument, "a key is an array of strings, numbers, booleans and bytes, not %s", clip(b))
+		return host.Errorf(host.InvalidArgument,
+			"a key is an array of strings, numbers, booleans and bytes, not %s", clip(b))
 	}
 	if err := tooMany(len(parts)); err != nil {
 		return err
@@ -278,7 +279,9 @@ func (k *Key) UnmarshalCBOR(b []byte) error {
 	for i, part := range parts {
 		switch n := part.(type) {
 		case []any: // it may have as many elements as bytes
-			return host.Errorf(host.InvalidArgument, "key part %d is an array, and not a string, number, boolean or bytes", i+1).With("field", "["+strconv.Itoa(i)+"]")
+			return host.Errorf(host.InvalidArgument,
+				"key part %d is an array, and not a string, number, boolean or bytes", i+1).
+				With("field", "["+strconv.Itoa(i)+"]")
 		case uint64:
 			if n <= math.MaxInt64 {
 				parts[i] = int64(n)
@@ -292,7 +295,8 @@ func (k *Key) UnmarshalCBOR(b []byte) error {
 			}
 			raw, is := n["$raw"].([]byte)
 			if !is || len(n) != 1 {
-				return host.Errorf(host.InvalidArgument, "key part %d is a map, and not {\"$raw\":bytes}", i+1).With("field", "["+strconv.Itoa(i)+"]")
+				return host.Errorf(host.InvalidArgument,
+					"key part %d is a map, and not {\"$raw\":bytes}", i+1).With("field", "["+strconv.Itoa(i)+"]")
 			}
 			parts[i] = unpack(raw)
 		}
@@ -327,7 +331,8 @@ func replacements(raw []byte) int {
 // Entry returns the key of one entry as a tuple. The error code is InvalidArgument.
 func (k Key) Entry() (tuple.Tuple, error) {
 	if len(k) == 0 {
-		return nil, host.Errorf(host.InvalidArgument, "the key is missing or empty; an array of strings, numbers, booleans and bytes is expected")
+		return nil, host.Errorf(host.InvalidArgument,
+			"the key is missing or empty; an array of strings, numbers, booleans and bytes is expected")
 	}
 	return k.Tuple()
 }
@@ -337,7 +342,8 @@ func (k Key) Entry() (tuple.Tuple, error) {
 func (k Key) Tuple() (tuple.Tuple, error) {
 	for i, part := range k {
 		if fault := unfit(part); fault != "" {
-			return nil, host.Errorf(host.InvalidArgument, "key part %d %s", i+1, fault).With("field", "["+strconv.Itoa(i)+"]")
+			return nil, host.Errorf(host.InvalidArgument, "key part %d %s", i+1, fault).
+				With("field", "["+strconv.Itoa(i)+"]")
 		}
 	}
 	return tuple.Tuple(k), nil
@@ -359,7 +365,8 @@ func (k Key) Append(dst []byte) ([]byte, error) {
 		default:
 			continue
 		}
-		return nil, host.Errorf(host.InvalidArgument, "key part %d%s", i+1, fault).With("field", "["+strconv.Itoa(i)+"]")
+		return nil, host.Errorf(host.InvalidArgument, "key part %d%s", i+1, fault).
+			With("field", "["+strconv.Itoa(i)+"]")
 	}
 	b, err := tuple.Append(dst, tuple.Tuple(k))
 	if err != nil {

@@ -43,7 +43,8 @@ func TestKeysAsPaths(t *testing.T) {
 func TestKeysAsPathsNameEveryStoredPart(t *testing.T) {
 	want := Key{"a", float32(1.5)}
 	path, err := want.Path()
-	if got, parseErr := ParsePath(path); err != nil || parseErr != nil || !reflect.DeepEqual(got, want) || !strings.HasPrefix(path, "a/r~") {
+	if got, parseErr := ParsePath(path); err != nil || parseErr != nil || !reflect.DeepEqual(got, want) ||
+		!strings.HasPrefix(path, "a/r~") {
 		t.Errorf("%s: %#v, %v, %v", path, got, err, parseErr)
 	}
 }

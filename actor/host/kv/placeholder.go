@@ -54,7 +54,8 @@ func Resolve(document []byte, value func(Placeholder) (string, error)) (out []by
 // check returns an error for what is no placeholder, which Go code can make.
 func (p Placeholder) check() error {
 	if text := p.String(); placeholder.FindString(text) != text {
-		return host.Errorf(host.InvalidArgument, "%.80q is not a placeholder: a name is 1 to 64 letters, digits, \"-\" and \"_\"", string(p))
+		return host.Errorf(host.InvalidArgument,
+			"%.80q is not a placeholder: a name is 1 to 64 letters, digits, \"-\" and \"_\"", string(p))
 	}
 	return nil
 }

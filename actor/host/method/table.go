@@ -35,8 +35,10 @@ var table []*Row
 // only once.
 //
 //go:noinline
-func row[In, Out any](name string, kind host.MethodKind, about Subject, by Caller, f facts, summary string) Typed[In, Out] {
-	return Typed[In, Out]{newRow(name, kind, about, by, f, summary).of(func() any { return new(In) }, reflect.TypeFor[Out]())}
+func row[In, Out any](name string, kind host.MethodKind, about Subject, by Caller, f facts,
+	summary string) Typed[In, Out] {
+	return Typed[In, Out]{newRow(name, kind, about, by, f, summary).
+		of(func() any { return new(In) }, reflect.TypeFor[Out]())}
 }
 
 // newRow makes a row without types, and puts it into the table.
@@ -91,13 +93,20 @@ var (
 		"Counts the messages of queues.")
 	QueuePeek = row[host.QueueListInput, host.QueueListOutput](host.QueuePeek, ask, Queues, Operators, none,
 		"Lists the messages of a queue without receiving them.")
-	QueueDelete      = row[selected, counted](host.QueueDelete, act, Queues, Operators, none, "Deletes messages of a queue.")
-	QueuePurge       = row[host.QueueInput, counted](host.QueuePurge, act, Queues, Operators, none, "Deletes all messages of a queue.")
-	QueueSkip        = row[host.QueueInput, counted](host.QueueSkip, act, Queues, Operators, none, "Makes the next message of a queue a dead letter.")
-	QueueDeadList    = row[host.QueueListInput, host.QueueListOutput](host.QueueDeadList, ask, Queues, Operators, none, "Lists dead letters.")
-	QueueDeadRequeue = row[selected, counted](host.QueueDeadRequeue, act, Queues, Operators, none, "Puts dead letters into their queue again.")
-	QueueReplace     = row[host.QueueReplaceInput, host.ListedMessage](host.QueueReplace, act, Queues, Operators, reasoned, "Changes a message that waits, or a dead letter.")
-	QueueDeadDelete  = row[selected, counted](host.QueueDeadDelete, act, Queues, Operators, none, "Deletes dead letters.")
+	QueueDelete = row[selected, counted](host.QueueDelete, act, Queues, Operators, none,
+		"Deletes messages of a queue.")
+	QueuePurge = row[host.QueueInput, counted](host.QueuePurge, act, Queues, Operators, none,
+		"Deletes all messages of a queue.")
+	QueueSkip = row[host.QueueInput, counted](host.QueueSkip, act, Queues, Operators, none,
+		"Makes the next message of a queue a dead letter.")
+	QueueDeadList = row[host.QueueListInput, host.QueueListOutput](host.QueueDeadList, ask,
+		Queues, Operators, none, "Lists dead letters.")
+	QueueDeadRequeue = row[selected, counted](host.QueueDeadRequeue, act, Queues, Operators, none,
+		"Puts dead letters into their queue again.")
+	QueueReplace = row[host.QueueReplaceInput, host.ListedMessage](host.QueueReplace, act,
+		Queues, Operators, reasoned, "Changes a message that waits, or a dead letter.")
+	QueueDeadDelete = row[selected, counted](host.QueueDeadDelete, act, Queues, Operators, none,
+		"Deletes dead letters.")
 )
 
 // Schedules and alarms.
@@ -108,13 +117,15 @@ var (
 		"Removes a schedule and its history.")
 	ScheduleTrigger = row[host.ScheduleInput, host.Schedule](host.ScheduleTrigger, act, Schedules, Operators, none,
 		"Runs a schedule now, besides its ticks.")
-	ScheduleList = row[host.ScheduleListInput, host.ScheduleListOutput](host.ScheduleList, ask, Schedules, Anyone, none, "Lists schedules.")
+	ScheduleList = row[host.ScheduleListInput, host.ScheduleListOutput](host.ScheduleList, ask,
+		Schedules, Anyone, none, "Lists schedules.")
 	ScheduleRuns = row[host.ScheduleInput, host.ScheduleRunsOutput](host.ScheduleRuns, ask, Schedules, Operators, none,
 		"Lists the latest runs of a schedule.")
 
 	AlarmList   = row[None, host.AlarmListOutput](host.AlarmList, ask, Alarms, Anyone, none, "Lists armed alarms.")
 	AlarmCancel = row[host.ScheduleInput, counted](host.AlarmCancel, act, Alarms, Operators, none, "Disarms an alarm.")
-	AlarmRun    = row[host.ScheduleInput, host.ListedAlarm](host.AlarmRun, act, Alarms, Operators, reasoned, "Makes an armed alarm due now.")
+	AlarmRun    = row[host.ScheduleInput, host.ListedAlarm](host.AlarmRun, act, Alarms, Operators,
+		reasoned, "Makes an armed alarm due now.")
 )
 
 // The key-value store.
@@ -127,7 +138,8 @@ var (
 		"Lists entries of the key-value store in the order of their keys.")
 	KVListMany = row[kv.ListManyInput, kv.ListManyOutput](host.KVListMany, ask, Actor, OpenKV, none,
 		"Makes several listings of the key-value store, as of one commit.")
-	KVCount  = row[kv.CountInput, kv.CountOutput](host.KVCount, ask, Actor, OpenKV, none, "Counts entries of the key-value store.")
+	KVCount = row[kv.CountInput, kv.CountOutput](host.KVCount, ask, Actor, OpenKV, none,
+		"Counts entries of the key-value store.")
 	KVSample = row[kv.SampleInput, kv.SampleOutput](host.KVSample, ask, Actor, OpenKV, none,
 		"Returns some entries of the key-value store, chosen at random.")
 	KVCommit = row[kv.CommitInput, kv.CommitOutput](host.KVCommit, act, Actor, OpenKV, creates,
@@ -177,8 +189,10 @@ var (
 var (
 	TokenCreate = row[token.CreateInput, token.CreateOutput](host.TokenCreate, act, Actor, Operators, none,
 		"Makes a token for the key-value store, and shows it once.")
-	TokenList   = row[None, token.ListOutput](host.TokenList, ask, Actor, Operators, none, "Lists the tokens for the key-value store.")
-	TokenRevoke = row[token.RevokeInput, counted](host.TokenRevoke, act, Actor, Operators, none, "Revokes a token for the key-value store.")
+	TokenList = row[None, token.ListOutput](host.TokenList, ask, Actor, Operators, none,
+		"Lists the tokens for the key-value store.")
+	TokenRevoke = row[token.RevokeInput, counted](host.TokenRevoke, act, Actor, Operators, none,
+		"Revokes a token for the key-value store.")
 )
 
 // Traces.
@@ -195,29 +209,37 @@ var (
 
 // Streams.
 var (
-	StreamAppend = row[host.StreamAppendInput, host.StreamAppendOutput](host.StreamAppend, act, ExternalStreams, Anyone, creates,
+	StreamAppend = row[host.StreamAppendInput, host.StreamAppendOutput](host.StreamAppend, act,
+		ExternalStreams, Anyone, creates,
 		"Appends items to a stream, all or none.")
 	StreamClose = row[host.StreamInput, host.StreamInfo](host.StreamClose, act, ExternalStreams, Anyone, none,
 		"Closes a stream: its last item is the last.")
-	StreamDelete = row[host.StreamInput, counted](host.StreamDelete, act, Streams, Operators, none, "Deletes the items of a stream.")
-	StreamRead   = row[host.StreamReadInput, host.StreamReadOutput](host.StreamRead, ask, Streams, Followers, waits,
+	StreamDelete = row[host.StreamInput, counted](host.StreamDelete, act, Streams, Operators, none,
+		"Deletes the items of a stream.")
+	StreamRead = row[host.StreamReadInput, host.StreamReadOutput](host.StreamRead, ask, Streams, Followers, waits,
 		"Reads what follows a position in a stream.")
-	StreamList = row[host.StreamListInput, host.StreamListOutput](host.StreamList, ask, Streams, Anyone, none, "Describes streams.")
+	StreamList = row[host.StreamListInput, host.StreamListOutput](host.StreamList, ask, Streams,
+		Anyone, none, "Describes streams.")
 )
 
 // The actor, its connections, its database, and its messages to other actors.
 var (
-	ConnectionList = row[host.ConnectionListInput, host.ConnectionListOutput](host.ConnectionList, ask, Actor, Operators, none,
+	ConnectionList = row[host.ConnectionListInput, host.ConnectionListOutput](host.ConnectionList,
+		ask, Actor, Operators, none,
 		"Lists connections.")
-	ConnectionClose = row[host.ConnectionCloseInput, counted](host.ConnectionClose, act, Actor, Operators, none, "Closes a connection.")
+	ConnectionClose = row[host.ConnectionCloseInput, counted](host.ConnectionClose, act, Actor,
+		Operators, none, "Closes a connection.")
 
-	ActorPause  = row[host.PauseInput, host.Pause](host.ActorPause, act, Actor, Operators, none, "Pauses an actor until it is resumed.")
+	ActorPause = row[host.PauseInput, host.Pause](host.ActorPause, act, Actor, Operators, none,
+		"Pauses an actor until it is resumed.")
 	ActorResume = row[None, counted](host.ActorResume, act, Actor, Operators, none, "Ends a pause.")
 	ActorWake   = row[None, None](host.ActorWake, act, Actor, Operators, none, "Wakes an actor.")
 	ActorSleep  = row[None, None](host.ActorSleep, act, Actor, Operators, none, "Puts an actor to sleep.")
-	ActorRetry  = row[None, counted](host.ActorRetry, act, Actor, Operators, none, "Lets a failed actor be tried again at once.")
-	ActorWhy    = row[None, host.Explanation](host.ActorWhy, ask, Actor, Operators, none, "Says what an actor waits for, without waking it.")
-	LimitsSet   = row[host.ActorLimits, host.ActorLimits](host.LimitsSet, act, Actor, Operators, none,
+	ActorRetry  = row[None, counted](host.ActorRetry, act, Actor, Operators, none,
+		"Lets a failed actor be tried again at once.")
+	ActorWhy = row[None, host.Explanation](host.ActorWhy, ask, Actor, Operators, none,
+		"Says what an actor waits for, without waking it.")
+	LimitsSet = row[host.ActorLimits, host.ActorLimits](host.LimitsSet, act, Actor, Operators, none,
 		"Sets limits of one actor, which go before those of its type, and returns all that are set.")
 	LimitsReset = row[host.LimitsResetInput, counted](host.LimitsReset, act, Actor, Operators, none,
 		"Makes limits of one actor those of its type.")
@@ -229,12 +251,15 @@ var (
 
 	SQLQuery = row[host.SQLInput, host.SQLOutput](host.SQLQuery, ask, Actor, OpenSQL, none,
 		"Runs SQL statements that only read, on the last commit.")
-	SQLExec    = row[host.SQLInput, host.SQLOutput](host.SQLExec, act, Actor, OpenSQL, creates, "Runs SQL statements in one transaction.")
+	SQLExec = row[host.SQLInput, host.SQLOutput](host.SQLExec, act, Actor, OpenSQL, creates,
+		"Runs SQL statements in one transaction.")
 	SQLMigrate = row[host.SQLMigrateInput, host.SQLMigrateOutput](host.SQLMigrate, act, Actor, Operators, none,
 		"Applies the type's migrations that the actor's database lacks, or tries them.")
-	SQLStatus = row[None, host.SQLStatusOutput](host.SQLStatus, ask, Actor, Operators, none, "Describes an actor's database.")
+	SQLStatus = row[None, host.SQLStatusOutput](host.SQLStatus, ask, Actor, Operators, none,
+		"Describes an actor's database.")
 
-	SendSkip     = row[host.SendSkipInput, counted](host.SendSkip, act, Actor, Operators, none, "Moves the next message to another actor aside.")
+	SendSkip = row[host.SendSkipInput, counted](host.SendSkip, act, Actor, Operators, none,
+		"Moves the next message to another actor aside.")
 	SendDeadList = row[host.SendListInput, host.SendListOutput](host.SendDeadList, ask, Actor, Operators, none,
 		"Lists the messages to other actors that were given up.")
 	SendDeadRequeue = row[host.SendSelectInput, counted](host.SendDeadRequeue, act, Actor, Operators, none,
@@ -249,19 +274,26 @@ var (
 		"Starts a workflow run, or finds the one that was started with the same input.")
 	WorkflowStatus = row[None, wfhost.RunStatus](host.WorkflowStatus, ask, Runs, Anyone, none,
 		"Describes the workflow run: what it waits for, and why.")
-	WorkflowResult = row[host.WorkflowResultInput, host.WorkflowResultOutput](host.WorkflowResult, ask, Runs, Anyone, waits,
+	WorkflowResult = row[host.WorkflowResultInput, host.WorkflowResultOutput](host.WorkflowResult,
+		ask, Runs, Anyone, waits,
 		"Tells how the workflow run ended, if it did.")
 	WorkflowCancel = row[control, None](host.WorkflowCancel, act, Runs, Operators, none,
 		"Asks the workflow run to end, undoing what it says how to undo.")
-	WorkflowTerminate = row[control, None](host.WorkflowTerminate, act, Runs, Operators, offline, "Ends the workflow run at once, undoing nothing.")
-	WorkflowPause     = row[control, None](host.WorkflowPause, act, Runs, Operators, offline, "Keeps the workflow run from going on.")
-	WorkflowResume    = row[control, None](host.WorkflowResume, act, Runs, Operators, none, "Lets a paused workflow run go on.")
-	WorkflowRetry     = row[control, None](host.WorkflowRetry, act, Runs, Operators, none, "Runs a step again that has failed for good.")
-	WorkflowRewind    = row[control, None](host.WorkflowRewind, act, Runs, Operators, none,
+	WorkflowTerminate = row[control, None](host.WorkflowTerminate, act, Runs, Operators, offline,
+		"Ends the workflow run at once, undoing nothing.")
+	WorkflowPause = row[control, None](host.WorkflowPause, act, Runs, Operators, offline,
+		"Keeps the workflow run from going on.")
+	WorkflowResume = row[control, None](host.WorkflowResume, act, Runs, Operators, none,
+		"Lets a paused workflow run go on.")
+	WorkflowRetry = row[control, None](host.WorkflowRetry, act, Runs, Operators, none,
+		"Runs a step again that has failed for good.")
+	WorkflowRewind = row[control, None](host.WorkflowRewind, act, Runs, Operators, none,
 		"Forgets an entry of the history and what came after it. A run that is over goes on, without its result.")
-	WorkflowHistory = row[host.WorkflowHistoryInput, host.WorkflowHistoryOutput](host.WorkflowHistory, ask, Runs, Operators, none,
+	WorkflowHistory = row[host.WorkflowHistoryInput,
+		host.WorkflowHistoryOutput](host.WorkflowHistory, ask, Runs, Operators, none,
 		"Lists the history of the workflow run.")
-	WorkflowWatch = row[host.WorkflowWatchInput, host.WorkflowWatchOutput](host.WorkflowWatch, ask, Runs, Operators, waits,
+	WorkflowWatch = row[host.WorkflowWatchInput, host.WorkflowWatchOutput](host.WorkflowWatch, ask,
+		Runs, Operators, waits,
 		"Tells what has changed in the workflow run since a version.")
 	WorkflowExport = row[None, host.WorkflowRecording](host.WorkflowExport, ask, Runs, Operators, none,
 		"Returns the workflow run with its whole history.")

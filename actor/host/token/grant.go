@@ -79,7 +79,8 @@ func (g *Grant) Whole(what string) error {
 
 // Packed reports whether the packed key, or a packed prefix, is within the grant.
 func (g *Grant) Packed(key []byte) bool {
-	return bytes.HasPrefix(key, g.Prefix) && (len(key) == len(g.Prefix) || key[len(g.Prefix)] != 0xFF) // as kv.Selection
+	// as kv.Selection
+	return bytes.HasPrefix(key, g.Prefix) && (len(key) == len(g.Prefix) || key[len(g.Prefix)] != 0xFF)
 }
 
 // Bounds returns the packed range of the keys of the grant; a nil end is that of the store.

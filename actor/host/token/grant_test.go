@@ -30,7 +30,8 @@ func TestAGrantHasAPrefixByItsParts(t *testing.T) {
 		key  kv.Key
 		want bool
 	}{
-		{kv.Key{"a"}, true}, {kv.Key{"a", int64(1)}, true}, {kv.Key{"a\x00b"}, false}, {kv.Key{"ab"}, false}, {kv.Key{[]byte("a")}, false}, {kv.Key{}, false},
+		{kv.Key{"a"}, true}, {kv.Key{"a", int64(1)}, true}, {kv.Key{"a\x00b"}, false}, {kv.Key{"ab"},
+			false}, {kv.Key{[]byte("a")}, false}, {kv.Key{}, false},
 		{kv.Key{"a", kv.UUIDv7}, true}, {kv.Key{kv.UUIDv7, "a"}, false}, {kv.Key{"b"}, false},
 	} {
 		if err := g.Key(c.key); (err == nil) != c.want || err != nil && host.CodeOf(err) != host.PermissionDenied {
@@ -48,13 +49,15 @@ func TestAGrantHasAPrefixByItsParts(t *testing.T) {
 		start, end string
 		want       bool
 	}{
-		{string(start), string(end), true}, {string(start), "", false}, {"", string(end), false}, {string(start), string(end) + "\x00", false}, {string(start) + "x", string(start) + "y", true},
+		{string(start), string(end), true}, {string(start), "", false}, {"", string(end), false}, {string(start),
+			string(end) + "\x00", false}, {string(start) + "x", string(start) + "y", true},
 	} {
 		if got := g.Range([]byte(c.start), []byte(c.end)); got != c.want || !whole.Range([]byte(c.start), []byte(c.end)) {
 			t.Errorf("%q to %q: %t", c.start, c.end, got)
 		}
 	}
-	if g.Allow(Read) != nil || host.CodeOf(g.Allow(Read|Write)) != host.PermissionDenied || g.Whole("this") == nil || whole.Whole("this") != nil {
+	if g.Allow(Read) != nil || host.CodeOf(g.Allow(Read|Write)) != host.PermissionDenied || g.Whole("this") == nil ||
+		whole.Whole("this") != nil {
 		t.Error("the rights of a grant")
 	}
 }

@@ -14,14 +14,16 @@ func TestATextIsParsedInOneFormOnly(t *testing.T) {
 		t.Error("two tokens are the same")
 	}
 	for _, bad := range []string{
-		"", Prefix, strings.TrimPrefix(text, Prefix), text + "a", text[:53], strings.ToUpper(text), " " + text, text[:30] + "\r\n" + text[32:], text[:30] + "=" + text[31:], text[:30] + "1" + text[31:],
+		"", Prefix, strings.TrimPrefix(text, Prefix), text + "a", text[:53], strings.ToUpper(text), " " +
+			text, text[:30] + "\r\n" + text[32:], text[:30] + "=" + text[31:], text[:30] + "1" + text[31:],
 	} {
 		if _, _, ok := Parse(bad); ok {
 			t.Errorf("%q is parsed", bad)
 		}
 	}
 	for header, want := range map[string]string{
-		"Bearer " + text: text, "bearer   " + text + " ": text, text: "", "Basic " + text: "", "Bearer x": "", "": "", "Bearer " + Prefix: Prefix, "Bearer x" + text: "",
+		"Bearer " + text: text, "bearer   " + text + " ": text, text: "", "Basic " +
+			text: "", "Bearer x": "", "": "", "Bearer " + Prefix: Prefix, "Bearer x" + text: "",
 	} {
 		if got := Bearer(header); got != want {
 			t.Errorf("%q has the token %q", header, got)

@@ -161,7 +161,8 @@ func WriteCSV(w io.Writer, p *Page, heading bool, name func(typ string, key []st
 	c.UseCRLF = true
 	var lines [][]string
 	if heading {
-		lines = append(lines, []string{"day", "actor", "calls", "turns", "handler_us", "bytes_written", "bytes_sent", "bytes_stored"})
+		lines = append(lines,
+			[]string{"day", "actor", "calls", "turns", "handler_us", "bytes_written", "bytes_sent", "bytes_stored"})
 	}
 	for i := range p.Actors {
 		a := &p.Actors[i]

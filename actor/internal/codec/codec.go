@@ -203,7 +203,8 @@ func JSONReason(err error) string {
 		if mismatch.Field == "" {
 			return fmt.Sprintf("a JSON %s where %s is expected", host.Clip(mismatch.Value), want)
 		}
-		return fmt.Sprintf("field %q: a JSON %s where %s is expected", host.Clip(mismatch.Field), host.Clip(mismatch.Value), want)
+		return fmt.Sprintf("field %q: a JSON %s where %s is expected", host.Clip(mismatch.Field),
+			host.Clip(mismatch.Value), want)
 	case errors.As(err, &syntax):
 		return fmt.Sprintf("not valid JSON at byte %d: %s", syntax.Offset, syntax.Error())
 	case errors.As(err, &instant):
@@ -236,7 +237,8 @@ func jsonNoun(t reflect.Type) string {
 	if t == reflect.TypeFor[time.Time]() {
 		return "a time in RFC 3339 form"
 	}
-	if t.Implements(reflect.TypeFor[json.Unmarshaler]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+	if t.Implements(reflect.TypeFor[json.Unmarshaler]()) ||
+		reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
 		return "a JSON value"
 	}
 	switch t.Kind() {

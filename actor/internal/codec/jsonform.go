@@ -213,7 +213,8 @@ func floatForm[T float32 | float64](bits int) *jsonForm {
 // isPlainNumber reports whether data is a JSON number without an exponent.
 func isPlainNumber(data []byte) bool {
 	whole, fraction, ok := strings.Cut(string(data), ".")
-	if whole = strings.TrimPrefix(whole, "-"); whole == "" || whole[0] == '0' && len(whole) > 1 || ok && fraction == "" {
+	if whole = strings.TrimPrefix(whole, "-"); whole == "" || whole[0] == '0' && len(whole) > 1 ||
+		ok && fraction == "" {
 		return false
 	}
 	digit := func(c rune) bool { return '0' <= c && c <= '9' }
@@ -245,7 +246,8 @@ func (forms jsonForms) ofStruct(t reflect.Type) *jsonForm {
 		}
 		form := forms.of(f.Type)
 		known := func(g formField) bool { return strings.EqualFold(g.name, name) }
-		if form == nil || options != "" && options != "omitempty" || strings.IndexFunc(name, noPlainName) >= 0 || slices.ContainsFunc(fields, known) {
+		if form == nil || options != "" && options != "omitempty" ||
+			strings.IndexFunc(name, noPlainName) >= 0 || slices.ContainsFunc(fields, known) {
 			return nil
 		}
 		fields = append(fields, formField{form, name, `"` + name + `":`, f.Offset, options != "" && form.empty != nil})

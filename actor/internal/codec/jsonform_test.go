@@ -96,13 +96,15 @@ func TestUsualJSONIsReadAndWrittenByItsForm(t *testing.T) {
 	} {
 		errorIf(t, !checkJSONForm[booking](t, []byte(data)), "%s is not taken", data)
 	}
-	for _, n := range []float64{0, math.Copysign(0, -1), 1, -1.5, 1e-6, 9.99e-7, 1e20, 1e21, 0.1, math.MaxFloat64, math.SmallestNonzeroFloat64, 1 << 53} {
+	for _, n := range []float64{0, math.Copysign(0, -1), 1, -1.5, 1e-6, 9.99e-7, 1e20, 1e21, 0.1, math.MaxFloat64,
+		math.SmallestNonzeroFloat64, 1 << 53} {
 		data, err := json.Marshal(n)
 		must(t, err)
 		checkJSONForm[float64](t, data)
 		checkJSONForm[[]float32](t, append(append([]byte("["), data...), ']'))
 	}
-	for _, b := range []booking{{}, {Seats: []seat{}, Deep: [][]int{nil}, Tags: []string{"<&>\x7f"}}, {Price: 1, Weight: -1.25, Small: math.MinInt8, Count: math.MaxUint64, Left: math.MinInt64}} {
+	for _, b := range []booking{{}, {Seats: []seat{}, Deep: [][]int{nil}, Tags: []string{"<&>\x7f"}},
+		{Price: 1, Weight: -1.25, Small: math.MinInt8, Count: math.MaxUint64, Left: math.MinInt64}} {
 		form, c := make(jsonForms).of(reflect.TypeFor[booking]()), New()
 		got, ok := form.append(nil, unsafe.Pointer(&b))
 		want, err := c.appendJSON(nil, &b)

@@ -14,7 +14,8 @@ func scalars() []any { return []any{new(int), new(int64), new(uint64), new(strin
 // FuzzScalar compares the encoding of scalars with the encoding of the libraries: what is accepted
 // here must be what they say.
 func FuzzScalar(f *testing.F) {
-	for _, seed := range []string{"\x00", "\x17", "\x18\x18", "\x18\x05", "\x19\x01\x00", "\x1a\xff\xff\xff\xff", "\x1b\x7f\xff\xff\xff\xff\xff\xff\xff", "\x1b\x80\x00\x00\x00\x00\x00\x00\x00", "\x20", "\x3b\x7f\xff\xff\xff\xff\xff\xff\xff",
+	for _, seed := range []string{"\x00", "\x17", "\x18\x18", "\x18\x05", "\x19\x01\x00", "\x1a\xff\xff\xff\xff",
+		"\x1b\x7f\xff\xff\xff\xff\xff\xff\xff", "\x1b\x80\x00\x00\x00\x00\x00\x00\x00", "\x20", "\x3b\x7f\xff\xff\xff\xff\xff\xff\xff",
 		"\x61a", "\x78\x01a", "\x61\xff", "\x62a", "\xf4", "\xf5", "\xf6", "\xfb\x00", "\x7f\xff", "\x00\x00", "\x1c", "\x40", ""} {
 		f.Add([]byte(seed))
 	}
@@ -24,7 +25,8 @@ func FuzzScalar(f *testing.F) {
 		for i, got := range scalars() {
 			if decodeScalarCBOR(data, got) {
 				if err := c.decodeAnyCBOR(data, want[i]); err != nil || !reflect.DeepEqual(got, want[i]) {
-					t.Errorf("CBOR %x as %T: %v, the library says %v (%v)", data, got, reflect.ValueOf(got).Elem(), reflect.ValueOf(want[i]).Elem(), err)
+					t.Errorf("CBOR %x as %T: %v, the library says %v (%v)", data, got, reflect.ValueOf(got).Elem(),
+						reflect.ValueOf(want[i]).Elem(), err)
 				}
 			}
 			sameForms(t, c, got)

@@ -211,7 +211,8 @@ func (w *schemaWriter) build(t reflect.Type) string {
 		return `{"type":"number","format":"double"}`
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		lowest := int64(math.MinInt64) >> (64 - t.Bits())
-		return fmt.Sprintf(`{"type":"integer","format":"int%d","minimum":%d,"maximum":%d}`, t.Bits(), lowest, -(lowest + 1))
+		return fmt.Sprintf(`{"type":"integer","format":"int%d","minimum":%d,"maximum":%d}`,
+			t.Bits(), lowest, -(lowest + 1))
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		greatest := uint64(math.MaxUint64) >> (64 - t.Bits())
 		return fmt.Sprintf(`{"type":"integer","format":"uint%d","minimum":0,"maximum":%d}`, t.Bits(), greatest)
@@ -225,7 +226,8 @@ func (w *schemaWriter) build(t reflect.Type) string {
 	case reflect.Array:
 		return fmt.Sprintf(`{"type":"array","items":%s,"minItems":%d,"maxItems":%[2]d}`, w.schema(t.Elem()), t.Len())
 	case reflect.Map:
-		return w.annotate(t, `{"type":["object","null"]`+keyNames(t.Key())+`,"additionalProperties":`+w.schema(t.Elem())+`}`)
+		return w.annotate(t,
+			`{"type":["object","null"]`+keyNames(t.Key())+`,"additionalProperties":`+w.schema(t.Elem())+`}`)
 	case reflect.Struct:
 		return w.annotate(t, w.object(t))
 	}

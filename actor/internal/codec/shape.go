@@ -272,7 +272,8 @@ func encodesItself(t reflect.Type) (opaque bool, fault string) {
 		missing  string
 	}{
 		{implements[cbor.Marshaler](t), implements[cbor.Unmarshaler](t), "MarshalCBOR and UnmarshalCBOR"},
-		{implements[encoding.BinaryMarshaler](t), implements[encoding.BinaryUnmarshaler](t), "MarshalBinary and UnmarshalBinary"},
+		{implements[encoding.BinaryMarshaler](t), implements[encoding.BinaryUnmarshaler](t),
+			"MarshalBinary and UnmarshalBinary"},
 	}
 	for _, p := range pairs {
 		switch {
@@ -405,7 +406,8 @@ func within(err error, place string) error {
 // through it. It counts unexported fields, which a type that decodes itself may fill.
 func flat(t reflect.Type) bool {
 	switch t.Kind() {
-	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface, reflect.Chan, reflect.Func, reflect.UnsafePointer:
+	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface, reflect.Chan, reflect.Func,
+		reflect.UnsafePointer:
 		return false
 	case reflect.Array:
 		return t.Len() == 0 || flat(t.Elem())

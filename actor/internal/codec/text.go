@@ -113,7 +113,8 @@ func findText(as host.Codec, v reflect.Value) error {
 	case reflect.Struct:
 		for i := range v.NumField() {
 			f := t.Field(i)
-			if !f.IsExported() && !f.Anonymous || skipped(f, "json") && (as == host.JSON || skipped(f, "cbor", "json")) {
+			if !f.IsExported() && !f.Anonymous ||
+				skipped(f, "json") && (as == host.JSON || skipped(f, "cbor", "json")) {
 				continue
 			}
 			if err := findText(as, v.Field(i)); err != nil {

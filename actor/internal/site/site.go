@@ -107,7 +107,8 @@ type detacher interface{ Detach() any }
 func Ask[In, Out any](ctx context.Context, s *Site, m method.Typed[In, Out], in *In) (Out, error) {
 	if in, ok := any(in).(detacher); ok && s.Fault == nil {
 		if node, ok := s.Node.(host.Local); ok {
-			reply, err := node.Call(ctx, &host.Request{Address: s.At, Method: m.Row.Name, Codec: host.CBOR, Value: in.Detach()})
+			reply, err := node.Call(ctx,
+				&host.Request{Address: s.At, Method: m.Row.Name, Codec: host.CBOR, Value: in.Detach()})
 			if err != nil {
 				return *new(Out), err
 			}

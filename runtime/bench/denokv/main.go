@@ -69,7 +69,8 @@ func compare(ctx context.Context, dir string, rounds, callers int, span time.Dur
 	var rates [2][]float64
 	var ratios []float64
 	for round := range rounds {
-		for i, url := range []string{"http://" + node.Addr() + "/kv/bench", "http://" + stub.Addr().String() + "/kv/bench"} {
+		for i, url := range []string{"http://" + node.Addr() + "/kv/bench",
+			"http://" + stub.Addr().String() + "/kv/bench"} {
 			rate, err := measure(ctx, url, callers, span)
 			if err != nil {
 				return err

@@ -76,7 +76,8 @@ func definitions() []actor.Definition {
 		actor.Define(accounts, actor.Spec[account]{},
 			actor.On(fill, (*account).fill), actor.On(touch, (*account).touch), actor.OnQuery(look, account.look)),
 		actor.Define(sleepers, actor.Spec[struct{}]{}, actor.OnRun(rest, waitForever),
-			actor.OnQuery(answer, func(struct{}, *actor.ReadContext, actor.None) (actor.None, error) { return actor.None{}, nil })),
+			actor.OnQuery(answer,
+				func(struct{}, *actor.ReadContext, actor.None) (actor.None, error) { return actor.None{}, nil })),
 	}
 }
 

@@ -169,7 +169,8 @@ func list(j job, say func(result)) {
 	if n != j.Actors {
 		check(fmt.Errorf("%s: %d actors were listed of %d", j.Side, n, j.Actors))
 	}
-	say(result{Rate: float64(n) / took, Took: took / float64(n), CPU: (usage.Processor() - spent) / float64(n), Memory: resident()})
+	say(result{Rate: float64(n) / took, Took: took / float64(n),
+		CPU: (usage.Processor() - spent) / float64(n), Memory: resident()})
 	s.close()
 }
 

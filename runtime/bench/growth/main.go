@@ -89,7 +89,8 @@ func (g *growth) remove() {
 
 // measure runs all stages.
 func (g *growth) measure(w io.Writer, keep bool) {
-	fmt.Fprintf(w, "%d actors, each with a state and %d entries; %d pairs of %v\n", g.actors, entriesOf, g.rounds, g.time)
+	fmt.Fprintf(w, "%d actors, each with a state and %d entries; %d pairs of %v\n", g.actors,
+		entriesOf, g.rounds, g.time)
 	for _, s := range g.stages(g.built(keep)) {
 		g.report(w, s)
 	}

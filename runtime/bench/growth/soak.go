@@ -87,9 +87,11 @@ func (g *growth) printSoak(w io.Writer) {
 	interval := min(time.Minute, g.soak)
 	for _, name := range []string{cairnSide, rawSide} {
 		at := time.Duration(0)
-		start(job{What: "soak", Side: name, Dir: g.store(name, ""), Actors: g.actors, Callers: 64, Time: g.soak, Interval: interval, Seed: 1}, false, func(r result) {
+		start(job{What: "soak", Side: name, Dir: g.store(name, ""), Actors: g.actors, Callers: 64,
+			Time: g.soak, Interval: interval, Seed: 1}, false, func(r result) {
 			at += time.Duration(r.Took * float64(time.Second))
-			fmt.Fprintf(w, "  %-6s %6v  %9.0f/s  p50 %s  p99 %s  p99.9 %s  longest %s  processor %s  memory %s  disk %s  write amplification %.1f\n",
+			fmt.Fprintf(w,
+				"  %-6s %6v  %9.0f/s  p50 %s  p99 %s  p99.9 %s  longest %s  processor %s  memory %s  disk %s  write amplification %.1f\n",
 				name, at.Round(time.Second/10), r.Rate, span(r.P50), span(r.P99), span(r.P999), span(r.Max), span(r.CPU), size(r.Memory), size(r.Disk), r.WriteAmp)
 			g.soaked = append(g.soaked, r)
 		})

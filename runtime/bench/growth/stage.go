@@ -33,7 +33,8 @@ type report struct {
 func (g *growth) stages(k kept) []stage {
 	one := func(what string, hot, callers int) func(string, int) result {
 		return func(side string, round int) result {
-			return run(job{What: what, Side: side, Dir: g.store(side, ""), Actors: g.actors, Hot: hot, Callers: callers, Time: g.time, Seed: round})
+			return run(job{What: what, Side: side, Dir: g.store(side, ""), Actors: g.actors,
+				Hot: hot, Callers: callers, Time: g.time, Seed: round})
 		}
 	}
 	built := func(side string, _ int) result { return k.Built[side] }
@@ -42,14 +43,20 @@ func (g *growth) stages(k kept) []stage {
 	}
 	return []stage{
 		{name: "build: actors created, 64 callers", measure: built, value: rateOf, form: rates, once: true},
-		{name: "tables on disk, compacted", target: "at most 1.3", measure: tables, value: func(r result) float64 { return r.Disk }, form: disk, once: true},
-		{name: "open after a kill under load", target: "at most 1.3", measure: g.openKilled, value: tookOf, form: times},
-		{name: "query of any actor after a restart, 8 callers / one Get", target: "at least 0.4", measure: one("get", 0, 8), value: rateOf, form: rates},
-		{name: "durable call of any actor, 64 callers / one Get and one synced commit of its rows", target: "at least 0.6",
+		{name: "tables on disk, compacted", target: "at most 1.3", measure: tables,
+			value: func(r result) float64 { return r.Disk }, form: disk, once: true},
+		{name: "open after a kill under load", target: "at most 1.3", measure: g.openKilled,
+			value: tookOf, form: times},
+		{name: "query of any actor after a restart, 8 callers / one Get", target: "at least 0.4",
+			measure: one("get", 0, 8), value: rateOf, form: rates},
+		{name: "durable call of any actor, 64 callers / one Get and one synced commit of its rows",
+			target:  "at least 0.6",
 			measure: one("call", 0, 64), value: rateOf, form: rates},
 		{name: fmt.Sprintf("durable calls of %d hot actors, 64 callers / the same commits: part of the rate in a store with no others", g.hot),
-			target: "at least 0.9", measure: g.keptRate(one("call", g.hot, 64)), value: func(r result) float64 { return r.Kept }, form: keptRates},
-		{name: "listing, time of an actor / iterator over the directory", target: "at most 3", measure: one("list", 0, 1), value: tookOf, form: times},
+			target: "at least 0.9", measure: g.keptRate(one("call", g.hot,
+				64)), value: func(r result) float64 { return r.Kept }, form: keptRates},
+		{name: "listing, time of an actor / iterator over the directory", target: "at most 3",
+			measure: one("list", 0, 1), value: tookOf, form: times},
 	}
 }
 
@@ -58,7 +65,8 @@ func tookOf(r result) float64 { return r.Took }
 
 // openKilled opens a store whose process was killed under load.
 func (g *growth) openKilled(side string, round int) result {
-	j := job{What: "kill", Side: side, Dir: g.store(side, ""), Actors: g.actors, Callers: 64, Calls: min(50_000, 5*g.actors), Seed: round}
+	j := job{What: "kill", Side: side, Dir: g.store(side, ""), Actors: g.actors, Callers: 64,
+		Calls: min(50_000, 5*g.actors), Seed: round}
 	run(j)
 	j.What = "open"
 	return run(j)
@@ -68,7 +76,8 @@ func (g *growth) openKilled(side string, round int) result {
 // small one's rate is left.
 func (g *growth) keptRate(large func(string, int) result) func(string, int) result {
 	return func(side string, round int) result {
-		s := run(job{What: "call", Side: side, Dir: g.store(side, small), Actors: g.hot, Hot: g.hot, Callers: 64, Time: g.time, Seed: round})
+		s := run(job{What: "call", Side: side, Dir: g.store(side, small), Actors: g.hot, Hot: g.hot,
+			Callers: 64, Time: g.time, Seed: round})
 		r := large(side, round)
 		r.Kept = r.Rate / s.Rate
 		return r
@@ -142,7 +151,8 @@ func (g *growth) printParked(w io.Writer) {
 }
 
 func rates(r result) string {
-	return fmt.Sprintf("%9.0f/s  p50 %s  p99 %s  processor %s  memory %s", r.Rate, span(r.P50), span(r.P99), span(r.CPU), size(r.Memory))
+	return fmt.Sprintf("%9.0f/s  p50 %s  p99 %s  processor %s  memory %s", r.Rate, span(r.P50),
+		span(r.P99), span(r.CPU), size(r.Memory))
 }
 
 func times(r result) string {

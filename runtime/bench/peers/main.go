@@ -83,7 +83,8 @@ func compare(ctx context.Context, dir, only, callers string, rounds int, span ti
 	rates := make(map[string][]float64) // by system and callers
 	for round := range rounds {
 		for _, o := range open {
-			if err := measureAll(ctx, o, fmt.Sprintf("%s/%s-%d", dir, strings.ToLower(o.name), round), counts, span, rates); err != nil {
+			if err := measureAll(ctx, o,
+				fmt.Sprintf("%s/%s-%d", dir, strings.ToLower(o.name), round), counts, span, rates); err != nil {
 				return fmt.Errorf("%s: %w", o.name, err)
 			}
 		}
@@ -94,7 +95,8 @@ func compare(ctx context.Context, dir, only, callers string, rounds int, span ti
 
 // measureAll starts a system, measures it with each number of callers, and stops it, so that no
 // system runs while another is measured.
-func measureAll(ctx context.Context, o opening, dir string, counts []int, span time.Duration, rates map[string][]float64) (err error) {
+func measureAll(ctx context.Context, o opening, dir string, counts []int, span time.Duration,
+	rates map[string][]float64) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}

@@ -57,9 +57,11 @@ func openRestate(ctx context.Context, dir string) (system, error) {
 		return nil, err
 	}
 	s := &restateSystem{client: ingress.NewClient("http://" + ingressAt), handler: make(chan error, 1)}
-	s.server = exec.Command(program, "--no-logo", "--listen-mode", "tcp", "--base-dir", dir, "--bind-ip", "127.0.0.1", "--bind-port", fabricPort)
+	s.server = exec.Command(program, "--no-logo", "--listen-mode", "tcp", "--base-dir", dir,
+		"--bind-ip", "127.0.0.1", "--bind-port", fabricPort)
 	s.server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // npm's program starts the real one
-	s.server.Env = append(os.Environ(), "RESTATE_INGRESS__BIND_ADDRESS="+ingressAt, "RESTATE_ADMIN__BIND_ADDRESS="+adminAt,
+	s.server.Env = append(os.Environ(), "RESTATE_INGRESS__BIND_ADDRESS="+ingressAt,
+		"RESTATE_ADMIN__BIND_ADDRESS="+adminAt,
 		"RUST_LOG=warn", "DO_NOT_TRACK=1")
 	s.server.Stdout, s.server.Stderr = io.Discard, io.Discard
 	if err := s.server.Start(); err != nil {

@@ -134,7 +134,8 @@ func main() {
 			}
 		}
 	}
-	fmt.Printf("%d actors, %d MiB of rows, cache %d MiB; processor time of an operation\n\n", *actors, rows.bytes>>20, *cache)
+	fmt.Printf("%d actors, %d MiB of rows, cache %d MiB; processor time of an operation\n\n",
+		*actors, rows.bytes>>20, *cache)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	defer w.Flush()
 	fmt.Fprintln(w, "tables\tbytes, part of the rows'\tbuild, a row\t"+strings.Join(kinds, "\t"))
@@ -143,7 +144,9 @@ func main() {
 		if all == nil {
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%.3f\t%v", v.name, median(all, func(r result) float64 { return r.size }), spanOf(median(all, func(r result) float64 { return r.build })))
+		fmt.Fprintf(w, "%s\t%.3f\t%v", v.name,
+			median(all, func(r result) float64 { return r.size }), spanOf(median(all,
+				func(r result) float64 { return r.build })))
 		for _, kind := range kinds {
 			fmt.Fprintf(w, "\t%v", spanOf(median(all, func(r result) float64 { return r.spent[kind] })))
 		}

@@ -24,7 +24,8 @@ type result struct {
 }
 
 // kinds are the kinds of reads.
-var kinds = []string{"wake: directory and root", "any JSON", "any page", "an absent key", "the same, filters asked", "JSON, filters asked", "all rows of an actor", "directory, a row"}
+var kinds = []string{"wake: directory and root", "any JSON", "any page", "an absent key",
+	"the same, filters asked", "JSON, filters asked", "all rows of an actor", "directory, a row"}
 
 // measure builds the store of a variant and reads it.
 func (s *rows) measure(dir string, v variant, cache int64, span time.Duration) result {
@@ -51,7 +52,8 @@ func (s *rows) measure(dir string, v variant, cache int64, span time.Duration) r
 	check(db.Close()) // which removes what was compacted
 	size, err := usage.Tables(dir)
 	check(err)
-	r := result{size: size / float64(bytes), build: (usage.Processor() - begin) / float64(n), spent: make(map[string]float64)}
+	r := result{size: size / float64(bytes), build: (usage.Processor() - begin) / float64(n),
+		spent: make(map[string]float64)}
 
 	o = options(cache) // with an empty cache
 	v.set(o)

@@ -73,7 +73,8 @@ func entryRow(i, k int) []byte {
 }
 
 func pageRow(i, k int) []byte {
-	return keyspace.AppendMetadataRow(nil, sample.ActorID(i), keyspace.SQLiteChunk.Append(nil, keyspace.SQLiteMain, uint32(k)))
+	return keyspace.AppendMetadataRow(nil, sample.ActorID(i),
+		keyspace.SQLiteChunk.Append(nil, keyspace.SQLiteMain, uint32(k)))
 }
 
 // each calls f with every row of an actor.
@@ -85,10 +86,12 @@ func (s *rows) each(i int, f func(row, value []byte)) {
 	}
 	f(directoryRow(i), id[:])
 	f(keyspace.AppendIdentityRow(nil, id), directoryRow(i))
-	f(rootRow(i), sample.AppendText(append(make([]byte, 0, 256), append(metadata, make([]byte, 40)...)...), r, 100+r.IntN(140)))
+	f(rootRow(i), sample.AppendText(append(make([]byte, 0, 256),
+		append(metadata, make([]byte, 40)...)...), r, 100+r.IntN(140)))
 	for k := range jsonOf {
 		size := int(200 * math.Pow(4096.0/200, r.Float64()))
-		v := fmt.Appendf(metadata[:14:14], `{"id":"%016x","n":%d,"owner":"%s","note":"`, r.Uint64(), r.IntN(1_000_000), sample.Word(r))
+		v := fmt.Appendf(metadata[:14:14], `{"id":"%016x","n":%d,"owner":"%s","note":"`, r.Uint64(),
+			r.IntN(1_000_000), sample.Word(r))
 		f(entryRow(i, k), append(sample.AppendText(v, r, size-2), `"}`...))
 	}
 	if i%database == 0 {

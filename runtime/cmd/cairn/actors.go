@@ -160,7 +160,8 @@ func (c *cli) printListed(t table.Table, s *host.Status, first bool) error {
 	if r := s.Run; r != nil && (r.State == wfhost.StatePaused || r.State == wfhost.StateFailed) {
 		state += ", run " + string(r.State)
 	}
-	t.Row(formatAddress(s.Type, s.Key), state, table.Count(s.Version), table.Count(s.Keys), table.Size(s.Bytes), table.Clock(s.Updated))
+	t.Row(formatAddress(s.Type, s.Key), state, table.Count(s.Version), table.Count(s.Keys),
+		table.Size(s.Bytes), table.Clock(s.Updated))
 	return nil
 }
 
@@ -249,6 +250,7 @@ func (c *cli) printStatus(s *host.Status) {
 
 // dataFlag adds --data, with which a command reads the directory of a stopped node.
 func dataFlag(cmd *cobra.Command, dir *string) {
-	cmd.Flags().StringVar(dir, "data", "", "read the data directory of a node that is stopped, instead of asking a node")
+	cmd.Flags().StringVar(dir, "data", "",
+		"read the data directory of a node that is stopped, instead of asking a node")
 	_ = cmd.MarkFlagDirname("data")
 }

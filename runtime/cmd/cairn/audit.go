@@ -52,7 +52,8 @@ func (c *cli) auditCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVar(&follow, "follow", false, "print records as they are made, from now on or from --since")
 	flags.StringVar(&q.Verb, "verb", "", "only records of this method, such as queue.purge")
-	flags.StringVar(&since, "since", "", "only records of this time or later, such as 2027-01-01T00:00:00Z, or a time ago, such as 24h")
+	flags.StringVar(&since, "since", "",
+		"only records of this time or later, such as 2027-01-01T00:00:00Z, or a time ago, such as 24h")
 	flags.StringVar(&until, "until", "", "only records before this time")
 	flags.StringVar(&prefix, "prefix", "", "only keys that begin with these whole parts, PART/PART")
 	flags.IntVar(&limit, "limit", 100, "how many records to print, the latest; 0 prints all")
@@ -145,7 +146,8 @@ func (c *cli) printRecord(r *audit.Record) error {
 	}
 	of := cmp.Or(formatAddress(r.Type, r.Key), "-") // what no actor is about
 	if r.Damaged {
-		_, err := fmt.Fprintf(c.stdout, "%s  %s  record %d is damaged and cannot be read\n", r.Time.Format(time.RFC3339), of, r.ID)
+		_, err := fmt.Fprintf(c.stdout, "%s  %s  record %d is damaged and cannot be read\n",
+			r.Time.Format(time.RFC3339), of, r.ID)
 		return err
 	}
 	_, err := fmt.Fprintf(c.stdout, "%s  %s  %s  by %s over %s%s\n", r.Time.Format(time.RFC3339), of, r.Verb,

@@ -105,7 +105,8 @@ func (c *cli) bench(ctx context.Context, p *load.Plan, n host.Node, cells []host
 		if c.json {
 			return c.printJSON(benchRun{target, r})
 		}
-		t.Row(table.Count(r.Callers), table.Count(r.Actors), table.Count(r.Calls), table.Count(int(r.Rate)), r.P50.String(), r.P99.String(), r.Max.String())
+		t.Row(table.Count(r.Callers), table.Count(r.Actors), table.Count(r.Calls),
+			table.Count(int(r.Rate)), r.P50.String(), r.P99.String(), r.Max.String())
 		return nil
 	})
 }

@@ -68,7 +68,8 @@ func (c *cli) on(f func(ctx context.Context, t *target, args []string) error) fu
 }
 
 // onData is on for a command that can read the data of a stopped node, if dir is not "".
-func (c *cli) onData(dir *string, f func(ctx context.Context, t *target, args []string) error) func(*cobra.Command, []string) error {
+func (c *cli) onData(dir *string,
+	f func(ctx context.Context, t *target, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a, err := parseAddress(args[0])
 		if err != nil {
@@ -93,7 +94,8 @@ func (c *cli) onData(dir *string, f func(ctx context.Context, t *target, args []
 func (t *target) String() string { return formatAddress(t.a.Type, t.a.Key) }
 
 // ask is t.ask with the types of the method, and little more, as it is compiled for each of them.
-func ask[In, Out any](ctx context.Context, t *target, m method.Typed[In, Out], in *In, o askOptions) (out Out, err error) {
+func ask[In, Out any](ctx context.Context, t *target, m method.Typed[In, Out], in *In,
+	o askOptions) (out Out, err error) {
 	err = t.ask(ctx, m.Row, in, &out, o)
 	return out, err
 }
@@ -170,14 +172,19 @@ func group(use string, cmds ...*cobra.Command) *cobra.Command {
 
 // completions list the names that an argument of a command may be.
 var completions = map[string]func(context.Context, *target) []string{
-	"QUEUE":      named(method.QueueStats, func(o *host.QueueStatsOutput) []host.QueueStats { return o.Queues }, func(q *host.QueueStats) string { return q.Queue }),
-	"NAME":       named(method.ScheduleList, func(o *host.ScheduleListOutput) []host.Schedule { return o.Schedules }, func(s *host.Schedule) string { return s.Name }),
-	"STREAM":     named(method.StreamList, func(o *host.StreamListOutput) []host.StreamInfo { return o.Streams }, func(s *host.StreamInfo) string { return s.Stream }),
-	"CONNECTION": named(method.ConnectionList, func(o *host.ConnectionListOutput) []host.ConnectionInfo { return o.Connections }, func(i *host.ConnectionInfo) string { return i.ID }),
+	"QUEUE": named(method.QueueStats,
+		func(o *host.QueueStatsOutput) []host.QueueStats { return o.Queues }, func(q *host.QueueStats) string { return q.Queue }),
+	"NAME": named(method.ScheduleList,
+		func(o *host.ScheduleListOutput) []host.Schedule { return o.Schedules }, func(s *host.Schedule) string { return s.Name }),
+	"STREAM": named(method.StreamList,
+		func(o *host.StreamListOutput) []host.StreamInfo { return o.Streams }, func(s *host.StreamInfo) string { return s.Stream }),
+	"CONNECTION": named(method.ConnectionList,
+		func(o *host.ConnectionListOutput) []host.ConnectionInfo { return o.Connections }, func(i *host.ConnectionInfo) string { return i.ID }),
 }
 
 // named returns what lists the names of the items that a method lists.
-func named[In, Out, Item any](m method.Typed[In, Out], items func(*Out) []Item, name func(*Item) string) func(context.Context, *target) []string {
+func named[In, Out, Item any](m method.Typed[In, Out], items func(*Out) []Item,
+	name func(*Item) string) func(context.Context, *target) []string {
 	return func(ctx context.Context, t *target) (names []string) {
 		out, err := ask(ctx, t, m, new(In), askOptions{})
 		if err != nil {

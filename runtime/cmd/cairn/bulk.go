@@ -107,7 +107,8 @@ func (b *bulk) check(args []string) ([]host.Address, error) {
 
 // selected returns the named actors, or finds the selected ones. It prints a note if there are
 // none.
-func (b *bulk) selected(ctx context.Context, n *client.Client, named []host.Address) (actors []host.Address, err error) {
+func (b *bulk) selected(ctx context.Context, n *client.Client,
+	named []host.Address) (actors []host.Address, err error) {
 	if !b.selection.given() {
 		return named, nil
 	}
@@ -168,7 +169,8 @@ func (b *bulk) consent(ctx context.Context, n *client.Client, actors []host.Addr
 		if err != nil {
 			return b.explain(ctx, n, host.Request{Address: actors[0]}, err)
 		}
-		question = fmt.Sprintf("Destroy %s (%s, %s)?", formatAddress(s.Type, s.Key), table.Plural(s.Keys, "key"), table.Size(s.Bytes))
+		question = fmt.Sprintf("Destroy %s (%s, %s)?", formatAddress(s.Type, s.Key),
+			table.Plural(s.Keys, "key"), table.Size(s.Bytes))
 	default:
 		return nil
 	}

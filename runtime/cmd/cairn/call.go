@@ -30,7 +30,8 @@ func (c *cli) callCommand() *cobra.Command {
 			return c.send(cmd, r)
 		},
 	}
-	cmd.Flags().StringVar(&idempotencyKey, "idempotency-key", "", "make repeating this call safe for 24 hours: the first answer is stored and given again")
+	cmd.Flags().StringVar(&idempotencyKey, "idempotency-key", "",
+		"make repeating this call safe for 24 hours: the first answer is stored and given again")
 	cmd.Flags().BoolVar(&existing, "existing", false, "fail with not_found instead of creating the actor")
 	return cmd
 }

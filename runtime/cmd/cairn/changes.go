@@ -67,7 +67,9 @@ func (c *cli) followChanges(ctx context.Context, n *client.Client, q changes.Que
 			if ch.Size > 0 {
 				data = fmt.Sprintf("(%d bytes)", ch.Size)
 			}
-			if _, err := fmt.Fprintf(c.stdout, "%s  %s  %s  %s  %s\n", r.Time.Format(time.RFC3339Nano), formatAddress(r.Type, r.Key), ch.Kind, table.OneLine(ch.Name), table.OneLine(data)); err != nil {
+			if _, err := fmt.Fprintf(c.stdout, "%s  %s  %s  %s  %s\n",
+				r.Time.Format(time.RFC3339Nano), formatAddress(r.Type,
+					r.Key), ch.Kind, table.OneLine(ch.Name), table.OneLine(data)); err != nil {
 				return err
 			}
 		}

@@ -58,7 +58,8 @@ func (c *cli) check(cmd *cobra.Command, o *runtime.Offline) error {
 			what = "missing"
 		}
 		if c.json {
-			_ = c.printJSON(map[string]string{"fault": what, "row": row}) // what cannot be printed is counted all the same
+			// what cannot be printed is counted all the same
+			_ = c.printJSON(map[string]string{"fault": what, "row": row})
 		} else {
 			fmt.Fprintln(c.stdout, what, row)
 		}
@@ -69,7 +70,8 @@ func (c *cli) check(cmd *cobra.Command, o *runtime.Offline) error {
 	case !built:
 		return fmt.Errorf("the index of actors is not built; --rebuild or the next start of a node builds it")
 	case faults > 0:
-		return fmt.Errorf("%s of the index of actors missing or surplus; --rebuild builds it anew", table.Plural(faults, "row"))
+		return fmt.Errorf("%s of the index of actors missing or surplus; --rebuild builds it anew",
+			table.Plural(faults, "row"))
 	}
 	if c.json {
 		return c.printJSON(map[string]int{"rows": rows})

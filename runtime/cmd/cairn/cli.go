@@ -78,12 +78,14 @@ func (c *cli) root() *cobra.Command {
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 
 	flags := root.PersistentFlags()
-	flags.StringVar(&c.url, "url", envOr(c.getenv, "CAIRN_URL", defaultURL), "address of the node (environment: CAIRN_URL)")
+	flags.StringVar(&c.url, "url", envOr(c.getenv, "CAIRN_URL", defaultURL),
+		"address of the node (environment: CAIRN_URL)")
 	flags.StringVar(&c.token, "token", "", "token that the node asks for (environment: CAIRN_TOKEN)")
 	flags.BoolVar(&c.json, "json", false, "print JSON, one document a line; its shape is stable")
 	flags.DurationVar(&c.timeout, "timeout", defaultTimeout, "time limit of each request, repeats included; 0 for none")
 	flags.StringVar(&c.reason, "reason", "", "why you do it, for the audit log of the node; up to 1000 characters")
-	flags.IntVar(&c.attempts, "attempts", defaultAttempts, "how often a request is sent at most, if the node is away or says that it did nothing")
+	flags.IntVar(&c.attempts, "attempts", defaultAttempts,
+		"how often a request is sent at most, if the node is away or says that it did nothing")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := audit.CheckReason(c.reason, "reason"); err != nil {
 			return usagef("--reason: %s", err.Message)
@@ -112,10 +114,13 @@ func (c *cli) root() *cobra.Command {
 	}{
 		{"node", []*cobra.Command{c.serveCommand(), c.benchCommand()}},
 		{"actor", []*cobra.Command{c.callCommand(), c.createCommand(), c.eventsCommand(), c.connectCommand()}},
-		{"part", []*cobra.Command{c.queueCommand(), c.sendCommand(), c.scheduleCommand(), c.alarmCommand(), c.stateCommand(), c.streamCommand(), c.kvCommand(), c.tokenCommand(), c.sqlCommand(), c.connectionsCommand(), c.workflowCommand()}},
-		{"operate", []*cobra.Command{c.whyCommand(), c.skipCommand(), c.pauseCommand(), c.resumeCommand(), c.limitsCommand(), c.wakeCommand(), c.sleepCommand(),
+		{"part", []*cobra.Command{c.queueCommand(), c.sendCommand(), c.scheduleCommand(),
+			c.alarmCommand(), c.stateCommand(), c.streamCommand(), c.kvCommand(), c.tokenCommand(), c.sqlCommand(), c.connectionsCommand(), c.workflowCommand()}},
+		{"operate", []*cobra.Command{c.whyCommand(), c.skipCommand(), c.pauseCommand(),
+			c.resumeCommand(), c.limitsCommand(), c.wakeCommand(), c.sleepCommand(),
 			c.retryCommand(), c.destroyCommand()}},
-		{"look", []*cobra.Command{c.dashboardCommand(), c.actorsCommand(), c.statusCommand(), c.inspectCommand(), c.inspectorCommand(), c.tracesCommand(), c.usageCommand(),
+		{"look", []*cobra.Command{c.dashboardCommand(), c.actorsCommand(), c.statusCommand(),
+			c.inspectCommand(), c.inspectorCommand(), c.tracesCommand(), c.usageCommand(),
 			c.topCommand(), c.auditCommand(), c.changesCommand(), c.queryCommand(), c.checkCommand()}},
 		{"tool", []*cobra.Command{c.versionCommand()}},
 	} {

@@ -93,7 +93,8 @@ func TestLostConnectionIsNotCalledHarmless(t *testing.T) {
 	}()
 	r := at(t, "http://"+l.Addr().String(), "call", "cell/a", "put", `{"key":[1],"value":1}`, "--attempts=1")
 	<-done
-	if r.status != 1 || strings.Contains(r.stderr, "nothing was done") || !strings.Contains(r.stderr, "lost") || !strings.Contains(r.stderr, "cairn serve") {
+	if r.status != 1 || strings.Contains(r.stderr, "nothing was done") || !strings.Contains(r.stderr, "lost") ||
+		!strings.Contains(r.stderr, "cairn serve") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -107,10 +108,12 @@ func TestFaultsOfTheCommandLineExitWithTwo(t *testing.T) {
 	must(t, err)
 	for line := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n") {
 		r := at(t, server.URL, strings.Fields(line)...)
-		errorIf(t, r.status != exitUsage || r.stdout != "" || !strings.HasPrefix(r.stderr, "error: ") || !strings.Contains(r.stderr, "--help"),
+		errorIf(t, r.status != exitUsage || r.stdout != "" || !strings.HasPrefix(r.stderr, "error: ") ||
+			!strings.Contains(r.stderr, "--help"),
 			"%s: %+v", line, r)
 		r = at(t, server.URL, append([]string{"--json"}, strings.Fields(line)...)...)
-		if r.status != exitUsage || r.stdout != "" || !strings.HasPrefix(r.stderr, `{"error":{"code":"usage","message":"`) || strings.Count(r.stderr, "\n") != 1 {
+		if r.status != exitUsage || r.stdout != "" ||
+			!strings.HasPrefix(r.stderr, `{"error":{"code":"usage","message":"`) || strings.Count(r.stderr, "\n") != 1 {
 			t.Errorf("%s: %+v", line, r)
 		}
 	}
@@ -164,7 +167,8 @@ func TestLinesAreSentInBoundedRequests(t *testing.T) {
 	} {
 		s.node.calls = nil
 		r := s.run(strings.Fields(tc.args), tc.stdin)
-		errorIf(t, r.status != tc.status || len(s.node.calls) != tc.requests || !strings.HasSuffix(r.stdout, tc.last) || r.stderr != tc.stderr,
+		errorIf(t, r.status != tc.status || len(s.node.calls) != tc.requests || !strings.HasSuffix(r.stdout, tc.last) ||
+			r.stderr != tc.stderr,
 			"%s: status %d, %d requests, %.200s", tc.args, r.status, len(s.node.calls), r.stderr)
 	}
 }
@@ -184,7 +188,8 @@ func TestFollowersEndQuietlyWhenInterrupted(t *testing.T) {
 	s := newScene(t)
 	s.run(strings.Fields(`call cell/a put {"key":[1],"value":1}`), "")
 	s.run(strings.Fields("stream append cell/a log 1"), "")
-	for args, stderr := range map[string]string{"events cell/a --after=0": "", "stream follow cell/a log": "", "connect cell/a --listen --json": ""} {
+	for args, stderr := range map[string]string{"events cell/a --after=0": "", "stream follow cell/a log": "",
+		"connect cell/a --listen --json": ""} {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		out, errs := &interrupter{cancel: cancel}, new(strings.Builder)
@@ -247,7 +252,8 @@ func TestDashboardOpensABrowser(t *testing.T) {
 	must(t, os.WriteFile(browser, []byte("#!/bin/sh\necho \"$1\" >"+seen+"\n"), 0o700))
 	r := runCommand(t, "", map[string]string{"BROWSER": browser}, "dashboard", "cell/acme")
 	text, err := os.ReadFile(seen)
-	errorIf(t, err != nil || r.status != exitOK || strings.TrimSpace(string(text)) != "http://127.0.0.1:6420/dashboard/#/actor/cell/acme/-/",
+	errorIf(t, err != nil || r.status != exitOK ||
+		strings.TrimSpace(string(text)) != "http://127.0.0.1:6420/dashboard/#/actor/cell/acme/-/",
 		"%+v: the browser got %q, %v", r, text, err)
 }
 
@@ -300,7 +306,8 @@ func TestUsageAndTopShowWhatActorsDid(t *testing.T) {
 	day := regexp.MustCompile(`\d{4}-\d\d-\d\d`).FindString(at(t, d.url, "usage", "cell/a/1").stdout)
 	want(`\ADAY +CALLS  TURNS  TIME +WRITTEN  SENT +STORED\n`+day+` +2 +3 +\S+[mµn]?s +\d+ B +\d+ B +\d+ B\n\z`, "usage", "cell/a/1")
 	want(`\AACTOR +CALLS .*\ncell/~- +1 .*\ncell/a/1 +2 .*\n\z`, "usage")
-	want(`\Aday,actor,calls,turns,handler_us,bytes_written,bytes_sent,bytes_stored\r\n`+day+`,cell/~-,1,2,\d+,\d+,\d+,\d+\r\n`+day+`,cell/a/1,2,3,.*\r\n\z`,
+	want(`\Aday,actor,calls,turns,handler_us,bytes_written,bytes_sent,bytes_stored\r\n`+day+
+		`,cell/~-,1,2,\d+,\d+,\d+,\d+\r\n`+day+`,cell/a/1,2,3,.*\r\n\z`,
 		"usage", "cell", "--csv", "--limit", "0")
 	want(`\Aday,actor,calls,turns,handler_us,bytes_written,bytes_sent,bytes_stored\r\n\z`, "usage", "cell", "--prefix", "x", "--csv")
 	want(`\A\{"day":"`+day+`","type":"cell","key":\["a","1"\],"calls":2,.*\}\n\z`, "usage", "cell", "--prefix", "a", "--day", day, "--json")
@@ -309,7 +316,8 @@ func TestUsageAndTopShowWhatActorsDid(t *testing.T) {
 	want(`did not exist then`, "usage", "cell/a/1", "--day", "2001-01-01")
 	at(t, d.url, "usage", "cell/b").want(t, exitError, "", "not_found")
 	d.stop(syscall.SIGTERM)
-	for _, args := range []string{"usage --day x", "usage --limit -1", "usage --prefix a", "usage cell/a --prefix b", "usage --csv --json", "usage 7", "top --limit 0", "top x"} {
+	for _, args := range []string{"usage --day x", "usage --limit -1", "usage --prefix a", "usage cell/a --prefix b",
+		"usage --csv --json", "usage 7", "top --limit 0", "top x"} {
 		at(t, d.url, strings.Fields(args)...).want(t, exitUsage, "", "")
 	}
 }

@@ -76,7 +76,8 @@ func (c *cli) completeAddresses(cmd *cobra.Command, _ []string, word string) ([]
 
 // nextParts lists what can stand after settled, as whole words that begin with word. partial
 // reports that one of them is not an actor but the beginning of the keys of several.
-func (c *cli) nextParts(ctx context.Context, n reader, q host.ListQuery, settled, word string) (suggestions []string, partial bool) {
+func (c *cli) nextParts(ctx context.Context, n reader, q host.ListQuery, settled,
+	word string) (suggestions []string, partial bool) {
 	for len(suggestions) < maxSuggestions {
 		page, err := n.List(ctx, q)
 		if err != nil {

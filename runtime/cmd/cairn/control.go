@@ -42,7 +42,8 @@ func (c *cli) pauseCommand() *cobra.Command {
 }
 
 func (c *cli) resumeCommand() *cobra.Command {
-	return c.verbCommand(verb{name: "resume", done: "resumed", field: "resumed", undone: "was not paused", do: called(method.ActorResume, nil)})
+	return c.verbCommand(verb{name: "resume", done: "resumed", field: "resumed",
+		undone: "was not paused", do: called(method.ActorResume, nil)})
 }
 
 func (c *cli) wakeCommand() *cobra.Command {
@@ -54,5 +55,6 @@ func (c *cli) sleepCommand() *cobra.Command {
 }
 
 func (c *cli) retryCommand() *cobra.Command {
-	return c.verbCommand(verb{name: "retry", done: "retried", field: "retried", undone: "had not failed", do: called(method.ActorRetry, nil)})
+	return c.verbCommand(verb{name: "retry", done: "retried", field: "retried",
+		undone: "had not failed", do: called(method.ActorRetry, nil)})
 }

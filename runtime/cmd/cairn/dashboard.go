@@ -97,7 +97,8 @@ func (c *cli) browse(ctx context.Context, browser []string, address string, secr
 			return ferr
 		}
 		defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
-		_, err = fmt.Fprintf(f, "<!doctype html><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"0;url=%s\">\n", html.EscapeString(address))
+		_, err = fmt.Fprintf(f,
+			"<!doctype html><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"0;url=%s\">\n", html.EscapeString(address))
 		if err = errors.Join(err, f.Close()); err != nil {
 			return err
 		}

@@ -52,7 +52,8 @@ var masks = []struct {
 	{regexp.MustCompile(`\b(0s|\d+(\.\d+)?(ms|µs))\b|("seconds":)[\d.]+`), "${4}DURATION"},
 	{regexp.MustCompile(`0x[0-9a-f]+…?`), "HEX"},
 	{regexp.MustCompile(`\b\d+(\.\d)? ([KMG]i)?B\b`), "SIZE"},
-	{regexp.MustCompile(`(notes/i~1: version) \d+`), "$1 N"}, // what removes a branch and builds an index commits in between, sooner or later
+	// what removes a branch and builds an index commits in between, sooner or later
+	{regexp.MustCompile(`(notes/i~1: version) \d+`), "$1 N"},
 	{regexp.MustCompile(`("bytes":) ?\d+`), "$1 SIZE"},
 	{regexp.MustCompile(`\b1\d{12}\b`), "MILLISECONDS"},
 	{regexp.MustCompile(`\d+ bytes|\b(entries|bytes) +\d+`), "${1}COUNT"},
@@ -208,7 +209,8 @@ func TestConfigurationOnThePageIsAccepted(t *testing.T) {
 	dir := t.TempDir()
 	token := filepath.Join(dir, "token")
 	must(t, os.WriteFile(token, []byte("secret\n"), 0o600))
-	config = strings.NewReplacer("/etc/cairn/token", token, "127.0.0.1:4222", "127.0.0.1:0", "127.0.0.1:6060", "127.0.0.1:0").Replace(config)
+	config = strings.NewReplacer("/etc/cairn/token", token, "127.0.0.1:4222", "127.0.0.1:0", "127.0.0.1:6060",
+		"127.0.0.1:0").Replace(config)
 	d := serve(t, filepath.Join(dir, "data"), "--config", configFile(t, config))
 	at(t, d.url, "actors").want(t, 1, "", "unauthenticated")
 	at(t, d.url, "actors", "--token=secret").want(t, 0, "", "")

@@ -114,7 +114,8 @@ func (c *cli) printMissed(missed uint64, reset bool, noun string) error {
 			Reset  bool   `json:"reset,omitempty"`
 		}{missed, reset})
 	case reset:
-		if _, err := fmt.Fprintf(c.stdout, "— the position belongs to another life of the actor: from the beginning —\n"); err != nil || missed == 0 {
+		if _, err := fmt.Fprintf(c.stdout,
+			"— the position belongs to another life of the actor: from the beginning —\n"); err != nil || missed == 0 {
 			return err
 		}
 	}
@@ -134,6 +135,7 @@ func (c *cli) printEvent(e host.EmittedEvent) error {
 		}{e, data})
 	}
 	// No table: a line is printed when its event happens, before the widths of the next are known.
-	_, err := fmt.Fprintf(c.stdout, "%6d  %s  v%-6d  %-10s  %s\n", e.Sequence, table.Clock(e.Time), e.Version, e.Name, table.OneLine(string(data)))
+	_, err := fmt.Fprintf(c.stdout, "%6d  %s  v%-6d  %-10s  %s\n", e.Sequence, table.Clock(e.Time),
+		e.Version, e.Name, table.OneLine(string(data)))
 	return err
 }

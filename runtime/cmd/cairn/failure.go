@@ -120,7 +120,8 @@ func (c *cli) failJSON(status int, err error, remote *host.Error, hints []string
 	case status == exitUsage:
 		f.Code = "usage"
 	case remote != nil:
-		f.Code, f.Message, f.Metadata, f.Retryable = string(remote.Code), remote.Message, remote.Metadata, remote.Retryable
+		f.Code, f.Message, f.Metadata, f.Retryable = string(remote.Code), remote.Message,
+			remote.Metadata, remote.Retryable
 		if remote.Code.Known() {
 			f.Page = "docs/errors/" + string(remote.Code) + ".md"
 		}

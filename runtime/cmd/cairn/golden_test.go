@@ -43,7 +43,8 @@ func TestGoldenHelp(t *testing.T) {
 		}
 		var out strings.Builder
 		cmd.SetOut(&out)
-		if err := cmd.Help(); err != nil || !strings.Contains(out.String(), cmd.Long) || !strings.Contains(out.String(), cmd.Example) || !strings.Contains(helpPage, section) {
+		if err := cmd.Help(); err != nil || !strings.Contains(out.String(), cmd.Long) ||
+			!strings.Contains(out.String(), cmd.Example) || !strings.Contains(helpPage, section) {
 			t.Errorf("the help of %s is not that of help.md: %v", cmd.CommandPath(), err)
 		}
 		if cmd != root && (cmd.Name() != "version" && cmd.Example == "" || cmd.Name() != "serve" && !strings.Contains(cmd.Long, "--json")) {
@@ -57,7 +58,8 @@ func TestGoldenHelp(t *testing.T) {
 		mark, again := "=== ", ""
 		for line := range strings.Lines(text) {
 			switch flag := strings.Join(strings.Fields(line), " "); {
-			case slices.Contains([]string{"", "Usage:", "Examples:", "Flags:", "Available Commands:"}, flag) || strings.HasPrefix(line, "Use "):
+			case slices.Contains([]string{"", "Usage:", "Examples:", "Flags:", "Available Commands:"}, flag) ||
+				strings.HasPrefix(line, "Use "):
 			case mark != "":
 				b.WriteString(mark + flag + "\n")
 				mark = ""

@@ -49,7 +49,8 @@ func (c *cli) inspectCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&values, "values", 60, "how much of each value to show, in characters (with --json, bytes); 0 shows none")
+	flags.IntVar(&values, "values", 60,
+		"how much of each value to show, in characters (with --json, bytes); 0 shows none")
 	flags.IntVar(&limit, "limit", 0, "how many keys to print; 0 prints all")
 	flags.StringVar(&after, "after", "", "begin after this key, in hexadecimal")
 	dataFlag(cmd, &dir)
@@ -97,7 +98,8 @@ func (c *cli) inspect(ctx context.Context, n reader, a host.Address, q host.Insp
 				}
 				t.Row(headings...)
 			}
-			cells := []string{table.OneLine(k.Text), strconv.Itoa(k.Size), strconv.FormatUint(k.Version, 10), table.Clock(k.Updated)}
+			cells := []string{table.OneLine(k.Text), strconv.Itoa(k.Size),
+				strconv.FormatUint(k.Version, 10), table.Clock(k.Updated)}
 			if values > 0 {
 				cells = append(cells, d.preview(k, values))
 			}

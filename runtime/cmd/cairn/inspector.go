@@ -30,7 +30,8 @@ func (c *cli) inspectorCommand() *cobra.Command {
 				return t.endInspectors(ctx, store)
 			}
 			text, made, err := store.CreateToken(ctx, kv.TokenConfig{
-				Rights: kv.Rights{Read: true, Write: write, Watch: true, Inspect: true}, Label: "inspector", TTL: expires,
+				Rights: kv.Rights{Read: true, Write: write, Watch: true,
+					Inspect: true}, Label: "inspector", TTL: expires,
 			})
 			if err != nil {
 				return err

@@ -59,10 +59,12 @@ func (c *cli) kvCommand() *cobra.Command {
 		c.kvScopeCommand(), c.kvHistoryCommand(), c.kvWatchCommand())
 }
 
-var listWhole = listed("KEY,VERSION,UPDATED,EXPIRES,ENCODING,VALUE", func(o *hostkv.ListOutput) []hostkv.Entry { return o.Entries },
+var listWhole = listed("KEY,VERSION,UPDATED,EXPIRES,ENCODING,VALUE",
+	func(o *hostkv.ListOutput) []hostkv.Entry { return o.Entries },
 	func(e *hostkv.Entry) []string {
 		return []string{
-			formatKey(e.Key), strconv.FormatUint(e.Version, 10), table.Clock(e.Updated), clockOf(e.Expires), cmp.Or(e.Encoding, "json"), brief(e.Value),
+			formatKey(e.Key), strconv.FormatUint(e.Version,
+				10), table.Clock(e.Updated), clockOf(e.Expires), cmp.Or(e.Encoding, "json"), brief(e.Value),
 		}
 	})
 
@@ -132,7 +134,8 @@ func (c *cli) kvGetCommand() *cobra.Command {
 			return usagef("--at and --time contradict each other")
 		}
 		in.Key = key
-		return c.onData(&dir, func(ctx context.Context, t *target, _ []string) error { return t.get(ctx, &in, raw) })(cmd, args)
+		return c.onData(&dir,
+			func(ctx context.Context, t *target, _ []string) error { return t.get(ctx, &in, raw) })(cmd, args)
 	}
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the bytes of the value as they are stored")
 	dataFlag(cmd, &dir)
@@ -200,7 +203,8 @@ func (d *condition) fault(t *target, key kv.Key) error {
 	if d.absent {
 		return host.Errorf(host.FailedPrecondition, "%s has an entry %s; nothing was done", t, formatKey(key))
 	}
-	return host.Errorf(host.FailedPrecondition, "the entry %s of %s is not at version %d; nothing was done", formatKey(key), t, d.version)
+	return host.Errorf(host.FailedPrecondition,
+		"the entry %s of %s is not at version %d; nothing was done", formatKey(key), t, d.version)
 }
 
 func (c *cli) kvPutCommand() *cobra.Command {
@@ -358,14 +362,16 @@ func (c *cli) kvDeleteCommand(flags []bind.Flag) *cobra.Command {
 				commit["checks"] = checks
 			}
 			var out hostkv.CommitOutput
-			if err := t.ask(ctx, method.KVCommit.Row, commit, &out, askOptions{key: idempotency, existing: true}); err != nil {
+			if err := t.ask(ctx, method.KVCommit.Row, commit, &out,
+				askOptions{key: idempotency, existing: true}); err != nil {
 				return err
 			}
 			if !out.OK {
 				return when.fault(t, key)
 			}
 			if out.Blind {
-				return t.result(map[string]bool{"blind": true}, "deleted what there was: the token may not read how many entries\n")
+				return t.result(map[string]bool{"blind": true},
+					"deleted what there was: the token may not read how many entries\n")
 			}
 			var deleted struct {
 				Deleted int64 `json:"deleted"`
@@ -396,7 +402,8 @@ func (c *cli) kvCommitCommand() *cobra.Command {
 			}
 			return c.on(func(ctx context.Context, t *target, _ []string) error {
 				var out host.Raw
-				if err := t.ask(ctx, method.KVCommit.Row, host.Raw(in), &out, askOptions{key: idempotency}); err != nil {
+				if err := t.ask(ctx, method.KVCommit.Row, host.Raw(in), &out,
+					askOptions{key: idempotency}); err != nil {
 					return err
 				}
 				if t.c.json {
@@ -408,10 +415,12 @@ func (c *cli) kvCommitCommand() *cobra.Command {
 				}
 				var done hostkv.CommitOutput
 				if err := json.Unmarshal(out, &done); err != nil {
-					return host.Errorf(host.Internal, "the node's answer to %s is not what was expected: %v", method.KVCommit.Row.Name, err)
+					return host.Errorf(host.Internal,
+						"the node's answer to %s is not what was expected: %v", method.KVCommit.Row.Name, err)
 				}
 				if !done.OK {
-					return host.Errorf(host.FailedPrecondition, "%s failed, so nothing was done", table.Plural(len(done.Failed), "check"))
+					return host.Errorf(host.FailedPrecondition, "%s failed, so nothing was done",
+						table.Plural(len(done.Failed), "check"))
 				}
 				return nil
 			})(cmd, args)

@@ -29,9 +29,12 @@ func (c *cli) kvBranchCommand(selection []bind.Flag) *cobra.Command {
 		row[hostkv.BranchesInput, hostkv.BranchesOutput]{
 			use:    "list TYPE/KEY...",
 			method: method.KVBranches, none: "ACTOR has no branches",
-			list: listed("BRANCH,FROM,VERSION,CREATED,READ-ONLY", func(o *hostkv.BranchesOutput) []hostkv.Branch { return o.Branches }, func(b *hostkv.Branch) []string {
-				return []string{table.OneLine(b.Branch), branchName(b.From), strconv.FormatUint(b.Version, 10), b.Created.Format(time.RFC3339), strconv.FormatBool(b.ReadOnly)}
-			}),
+			list: listed("BRANCH,FROM,VERSION,CREATED,READ-ONLY",
+				func(o *hostkv.BranchesOutput) []hostkv.Branch { return o.Branches }, func(b *hostkv.Branch) []string {
+					return []string{table.OneLine(b.Branch), branchName(b.From),
+						strconv.FormatUint(b.Version,
+							10), b.Created.Format(time.RFC3339), strconv.FormatBool(b.ReadOnly)}
+				}),
 		}.command(c),
 		row[hostkv.ForkInput, hostkv.Branch]{
 			use:    "fork TYPE/KEY... BRANCH",
@@ -81,7 +84,8 @@ func (c *cli) kvDiffCommand(selection []bind.Flag) *cobra.Command {
 	cmd := row[hostkv.DiffInput, hostkv.DiffOutput]{
 		use:    "diff TYPE/KEY...",
 		method: method.KVDiff, none: "no differences",
-		flags: append(selection[:len(selection):len(selection)], bind.Flag{Member: "limit", Usage: "how many entries to print; 0 prints all"}),
+		flags: append(selection[:len(selection):len(selection)],
+			bind.Flag{Member: "limit", Usage: "how many entries to print; 0 prints all"}),
 		check: func(_ line, in *hostkv.DiffInput) error {
 			in.From, in.To = *from, *to
 			return selects(in.Selection, true)
@@ -90,9 +94,10 @@ func (c *cli) kvDiffCommand(selection []bind.Flag) *cobra.Command {
 			in.Cursor = out.Cursor
 			return in.Cursor != ""
 		},
-		list: listed("KEY,FROM,TO", func(o *hostkv.DiffOutput) []hostkv.Difference { return o.Changes }, func(d *hostkv.Difference) []string {
-			return []string{formatKey(d.Key), briefEntry(d.From), briefEntry(d.To)}
-		}),
+		list: listed("KEY,FROM,TO",
+			func(o *hostkv.DiffOutput) []hostkv.Difference { return o.Changes }, func(d *hostkv.Difference) []string {
+				return []string{formatKey(d.Key), briefEntry(d.From), briefEntry(d.To)}
+			}),
 	}.command(c)
 	from, to = momentFlags(cmd, "from", "to compare"), momentFlags(cmd, "to", "to compare with")
 	return cmd
@@ -111,9 +116,11 @@ func (c *cli) kvMergeCommand(selection []bind.Flag) *cobra.Command {
 	cmd := &cobra.Command{Use: "merge TYPE/KEY...", Args: cobra.ExactArgs(1), ValidArgsFunction: c.completeAddress}
 	check, _ := bind.Flags(cmd.Flags(), append(selection[:len(selection):len(selection)],
 		bind.Flag{Member: "target", Usage: "the branch to merge into; without it the store itself"},
-		bind.Flag{Member: "strategy", Usage: "what is done with entries that both have changed: strict (also if it is missing), theirs or ours"},
+		bind.Flag{Member: "strategy",
+			Usage: "what is done with entries that both have changed: strict (also if it is missing), theirs or ours"},
 		bind.Flag{Member: "dry_run", Usage: "merge nothing, and print what would be"}), &in, c.input)
-	source, base := momentFlags(cmd, "source", "to merge"), momentFlags(cmd, "base", "that both began as, instead of what they share")
+	source, base := momentFlags(cmd, "source", "to merge"),
+		momentFlags(cmd, "base", "that both began as, instead of what they share")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := check(); err != nil {
 			return usageError{err}
@@ -132,7 +139,8 @@ func (c *cli) kvMergeCommand(selection []bind.Flag) *cobra.Command {
 			if !out.OK && !t.c.json {
 				for i := range out.Conflicts {
 					f := &out.Conflicts[i]
-					t.c.note("%s: %s here, %s there, %s before", formatKey(f.Key), briefEntry(f.Target), briefEntry(f.Source), briefEntry(f.Base))
+					t.c.note("%s: %s here, %s there, %s before", formatKey(f.Key),
+						briefEntry(f.Target), briefEntry(f.Source), briefEntry(f.Base))
 				}
 			}
 			verb := "merged"
@@ -140,12 +148,14 @@ func (c *cli) kvMergeCommand(selection []bind.Flag) *cobra.Command {
 				verb = "would merge"
 			}
 			if out.OK || t.c.json {
-				if err := t.result(out, "%s: %d put, %d deleted, %d in conflict\n", verb, out.Put, out.Deleted, out.Conflicted); err != nil {
+				if err := t.result(out, "%s: %d put, %d deleted, %d in conflict\n", verb, out.Put,
+					out.Deleted, out.Conflicted); err != nil {
 					return err
 				}
 			}
 			if !out.OK {
-				return host.Errorf(host.FailedPrecondition, "both have changed %s, so nothing was merged; --strategy decides", table.Plural(out.Conflicted, "entry"))
+				return host.Errorf(host.FailedPrecondition,
+					"both have changed %s, so nothing was merged; --strategy decides", table.Plural(out.Conflicted, "entry"))
 			}
 			return nil
 		})(cmd, args)

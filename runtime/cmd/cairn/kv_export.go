@@ -52,7 +52,8 @@ func (c *cli) kvExportCommand(flags []bind.Flag) *cobra.Command {
 }
 
 // exportEntries writes entries of a branch to the file of that name.
-func (t *target) exportEntries(ctx context.Context, branch string, of kv.Selection, name string, sqlite, force bool) error {
+func (t *target) exportEntries(ctx context.Context, branch string, of kv.Selection, name string,
+	sqlite, force bool) error {
 	limited, cancel := t.c.requestContext(ctx)
 	_, err := t.node().Lookup(limited, t.a)
 	cancel()
@@ -85,7 +86,8 @@ func (t *target) exportEntries(ctx context.Context, branch string, of kv.Selecti
 		File    string `json:"file"`
 		Entries int64  `json:"entries"`
 		Bytes   int64  `json:"bytes"`
-	}{name, entries, size}, "exported %s of %s to %s: %s\n", table.Plural(entries, "entry"), t, table.OneLine(name), table.Size(size))
+	}{name, entries, size}, "exported %s of %s to %s: %s\n", table.Plural(entries, "entry"), t,
+		table.OneLine(name), table.Size(size))
 }
 
 // maxNoted bounds the branches that a note names.

@@ -66,7 +66,8 @@ func (c *cli) kvImportCommand() *cobra.Command {
 			})(cmd, args)
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "what the files are, if not lines of JSON: sqlite, as export --sqlite writes it, codebolt or go-store")
+	cmd.Flags().StringVar(&from, "from", "",
+		"what the files are, if not lines of JSON: sqlite, as export --sqlite writes it, codebolt or go-store")
 	cmd.Flags().IntVar(&first, "from-line", 1, "go on with this line")
 	return cmd
 }
@@ -86,7 +87,9 @@ func (t *target) importEntries(ctx context.Context, from string, names []string,
 			in = f
 		}
 		if err := im.run(ctx, lines(in, first)); err != nil {
-			return hintedError{err, []string{fmt.Sprintf("%s of the file are imported; to go on: --from-line %d", table.Plural(im.done.Line, "line"), im.done.Line+1)}}
+			return hintedError{err,
+				[]string{fmt.Sprintf("%s of the file are imported; to go on: --from-line %d",
+					table.Plural(im.done.Line, "line"), im.done.Line+1)}}
 		}
 	}
 	for _, name := range names {
@@ -94,7 +97,9 @@ func (t *target) importEntries(ctx context.Context, from string, names []string,
 			break
 		}
 		if err := im.file(ctx, from, name); err != nil {
-			return hintedError{err, []string{fmt.Sprintf("%s are imported; importing them again changes nothing", table.Plural(im.done.Imported, "entry"))}}
+			return hintedError{err,
+				[]string{fmt.Sprintf("%s are imported; importing them again changes nothing",
+					table.Plural(im.done.Imported, "entry"))}}
 		}
 	}
 	if t.c.json {

@@ -23,16 +23,18 @@ func (c *cli) kvScopeCommand() *cobra.Command {
 				in.Cursor = out.Cursor
 				return in.Cursor != ""
 			},
-			list: listed("PREFIX,KEYS,BYTES,GROUPS,POLICY", func(o *hostkv.ScopesOutput) []hostkv.Scope { return o.Scopes }, func(s *hostkv.Scope) []string {
-				groups, policy := "-", "-"
-				if s.CountGroups || s.MaxGroups > 0 {
-					groups = strconv.FormatInt(s.Groups, 10)
-				}
-				if b, err := json.Marshal(s.ScopePolicy); err == nil {
-					policy = table.OneLine(string(b))
-				}
-				return []string{formatPrefix(s.Prefix), strconv.FormatInt(s.Keys, 10), strconv.FormatInt(s.Bytes, 10), groups, policy}
-			}),
+			list: listed("PREFIX,KEYS,BYTES,GROUPS,POLICY",
+				func(o *hostkv.ScopesOutput) []hostkv.Scope { return o.Scopes }, func(s *hostkv.Scope) []string {
+					groups, policy := "-", "-"
+					if s.CountGroups || s.MaxGroups > 0 {
+						groups = strconv.FormatInt(s.Groups, 10)
+					}
+					if b, err := json.Marshal(s.ScopePolicy); err == nil {
+						policy = table.OneLine(string(b))
+					}
+					return []string{formatPrefix(s.Prefix), strconv.FormatInt(s.Keys, 10),
+						strconv.FormatInt(s.Bytes, 10), groups, policy}
+				}),
 		}.command(c),
 		row[hostkv.SetScopeInput, hostkv.Scope]{
 			use:    "set TYPE/KEY...",
@@ -42,9 +44,11 @@ func (c *cli) kvScopeCommand() *cobra.Command {
 				{Member: "extend", Usage: "change only what flags say, and leave the rest of the policy as it is"},
 				{Member: "max_keys", Usage: "how many entries it may have; 0 is no bound, here and below"},
 				{Member: "max_bytes", Usage: "how many bytes its keys and values may have"},
-				{Member: "max_groups", Usage: "how many groups it may have: entries with the same part behind the prefix, and more parts after it"},
+				{Member: "max_groups",
+					Usage: "how many groups it may have: entries with the same part behind the prefix, and more parts after it"},
 				{Member: "count_groups", Usage: "count its groups, without a bound"},
-				{Member: "default_ttl_ms", Usage: "how long entries live that are put without a time to live; 0 is for ever"},
+				{Member: "default_ttl_ms",
+					Usage: "how long entries live that are put without a time to live; 0 is for ever"},
 				{Member: "keep_versions", Usage: "how many versions of an entry are kept besides the last, up to 100"},
 				{Member: "keep_for_ms", Usage: "for how long versions are kept"},
 				{Member: "log", Usage: "keep its changes for kv.feed"},
@@ -56,7 +60,8 @@ func (c *cli) kvScopeCommand() *cobra.Command {
 			},
 			check: func(_ line, in *hostkv.SetScopeInput) error { whole(&in.Prefix); return nil },
 			print: func(t *target, in *hostkv.SetScopeInput, out *hostkv.Scope) error {
-				return t.result(out, "set the scope %s of %s, which has %s\n", formatPrefix(in.Prefix), t, table.Plural(out.Keys, "entry"))
+				return t.result(out, "set the scope %s of %s, which has %s\n",
+					formatPrefix(in.Prefix), t, table.Plural(out.Keys, "entry"))
 			},
 		}.command(c),
 		row[hostkv.RemoveScopeInput, hostkv.RemoveScopeOutput]{
@@ -75,7 +80,8 @@ func (c *cli) kvScopeCommand() *cobra.Command {
 				case !out.Removed:
 					return t.result(out, "there is no scope %s in %s\n", formatPrefix(in.Prefix), t)
 				case in.Entries:
-					return t.result(out, "removed the scope %s of %s, and %s\n", formatPrefix(in.Prefix), t, table.Plural(out.Deleted, "entry"))
+					return t.result(out, "removed the scope %s of %s, and %s\n",
+						formatPrefix(in.Prefix), t, table.Plural(out.Deleted, "entry"))
 				}
 				return t.result(out, "removed the scope %s of %s\n", formatPrefix(in.Prefix), t)
 			},
@@ -100,12 +106,13 @@ func (c *cli) kvHistoryCommand() *cobra.Command {
 			in.Before = out.Next
 			return in.Before != 0
 		},
-		list: listed("VERSION,OP,TIME,EXPIRES,VALUE", func(o *hostkv.HistoryOutput) []hostkv.Version { return o.Versions }, func(v *hostkv.Version) []string {
-			value := "-"
-			if v.Op == "put" {
-				value = brief(v.Value)
-			}
-			return []string{strconv.FormatUint(v.Version, 10), v.Op, table.Clock(v.Time), clockOf(v.Expires), value}
-		}),
+		list: listed("VERSION,OP,TIME,EXPIRES,VALUE",
+			func(o *hostkv.HistoryOutput) []hostkv.Version { return o.Versions }, func(v *hostkv.Version) []string {
+				value := "-"
+				if v.Op == "put" {
+					value = brief(v.Value)
+				}
+				return []string{strconv.FormatUint(v.Version, 10), v.Op, table.Clock(v.Time), clockOf(v.Expires), value}
+			}),
 	}.command(c)
 }

@@ -24,7 +24,8 @@ func (c *cli) kvSearchCommand() *cobra.Command {
 		use:    "search TYPE/KEY... QUERY",
 		method: method.KVSearch, none: "no entries",
 		flags: []bind.Flag{
-			{Member: "prefix", Usage: "the index of the entries whose keys begin with these parts; without it that of the whole store"},
+			{Member: "prefix",
+				Usage: "the index of the entries whose keys begin with these parts; without it that of the whole store"},
 			{Member: "where", Usage: "a filter that the entries meet besides: JSON, - or @FILE", Document: true},
 			{Member: "snippet", Initial: 10, Usage: "how many words around the matches to print, up to 64"},
 			{Member: "limit", Initial: 20, Usage: "how many entries to print; 0 prints all"},
@@ -36,16 +37,17 @@ func (c *cli) kvSearchCommand() *cobra.Command {
 			}
 			return in.Cursor != ""
 		},
-		list: listed("KEY,SCORE,SNIPPET", func(o *hostkv.SearchOutput) []hostkv.Hit { return o.Entries }, func(h *hostkv.Hit) []string {
-			text := ""
-			for _, part := range h.Snippet {
-				if part.Match {
-					part.Text = "[" + part.Text + "]"
+		list: listed("KEY,SCORE,SNIPPET",
+			func(o *hostkv.SearchOutput) []hostkv.Hit { return o.Entries }, func(h *hostkv.Hit) []string {
+				text := ""
+				for _, part := range h.Snippet {
+					if part.Match {
+						part.Text = "[" + part.Text + "]"
+					}
+					text += part.Text
 				}
-				text += part.Text
-			}
-			return []string{formatKey(h.Key), strconv.FormatFloat(h.Score, 'g', 4, 64), table.OneLine(text)}
-		}),
+				return []string{formatKey(h.Key), strconv.FormatFloat(h.Score, 'g', 4, 64), table.OneLine(text)}
+			}),
 	}.command(c)
 }
 
@@ -55,7 +57,9 @@ func (c *cli) kvIndexCommand() *cobra.Command {
 	set := row[hostkv.SetIndexInput, hostkv.Index]{
 		use:    "set TYPE/KEY...",
 		method: method.KVSetIndex,
-		flags:  append(prefix, bind.Flag{Member: "tokenizer", Usage: "what words are: unicode61 (also if it is missing), porter, ascii or trigram"}),
+		flags: append(prefix,
+			bind.Flag{Member: "tokenizer",
+				Usage: "what words are: unicode61 (also if it is missing), porter, ascii or trigram"}),
 		check: func(_ line, in *hostkv.SetIndexInput) error {
 			whole(&in.Prefix)
 			if len(fields) == 0 {
@@ -78,22 +82,25 @@ func (c *cli) kvIndexCommand() *cobra.Command {
 			return t.result(out, "the index of %s in %s is %s\n", formatPrefix(in.Prefix), t, out.Status)
 		},
 	}.command(c)
-	set.Flags().StringArrayVar(&fields, "field", nil, "a part of the values, PATH or PATH=WEIGHT; may be given more than once")
+	set.Flags().StringArrayVar(&fields, "field", nil,
+		"a part of the values, PATH or PATH=WEIGHT; may be given more than once")
 	return group("index",
 		row[hostkv.IndexesInput, hostkv.IndexesOutput]{
 			use:    "list TYPE/KEY...",
 			method: method.KVIndexes, none: "ACTOR has no indexes",
-			list: listed("PREFIX,STATUS,DOCUMENTS,TOKENIZER,FIELDS", func(o *hostkv.IndexesOutput) []hostkv.Index { return o.Indexes }, func(ix *hostkv.Index) []string {
-				var paths []string
-				for _, f := range ix.Fields {
-					text := f.Path
-					if f.Weight != 0 {
-						text += "=" + strconv.FormatFloat(f.Weight, 'g', -1, 64)
+			list: listed("PREFIX,STATUS,DOCUMENTS,TOKENIZER,FIELDS",
+				func(o *hostkv.IndexesOutput) []hostkv.Index { return o.Indexes }, func(ix *hostkv.Index) []string {
+					var paths []string
+					for _, f := range ix.Fields {
+						text := f.Path
+						if f.Weight != 0 {
+							text += "=" + strconv.FormatFloat(f.Weight, 'g', -1, 64)
+						}
+						paths = append(paths, text)
 					}
-					paths = append(paths, text)
-				}
-				return []string{formatPrefix(ix.Prefix), ix.Status, strconv.FormatInt(ix.Documents, 10), ix.Tokenizer, table.OneLine(strings.Join(paths, ", "))}
-			}),
+					return []string{formatPrefix(ix.Prefix), ix.Status,
+						strconv.FormatInt(ix.Documents, 10), ix.Tokenizer, table.OneLine(strings.Join(paths, ", "))}
+				}),
 		}.command(c),
 		set,
 		row[hostkv.RemoveIndexInput, hostkv.RemoveIndexOutput]{

@@ -48,7 +48,8 @@ func TestEntriesGoIntoANodeAndOutOfIt(t *testing.T) {
 	// The time of a commit is some milliseconds after the command has read the clock.
 	r = at(t, d.url, "kv", "export", "cell/a", "-")
 	lines := strings.Split(r.stdout, "\n")
-	if r.status != 0 || len(lines) != 2501 || !strings.HasPrefix(lines[2199], `{"key":["n",2199],"value":{"n":2199.10},"expires":"2099-01-01T00:00:00Z"`) {
+	if r.status != 0 || len(lines) != 2501 ||
+		!strings.HasPrefix(lines[2199], `{"key":["n",2199],"value":{"n":2199.10},"expires":"2099-01-01T00:00:00Z"`) {
 		t.Errorf("status %d, %d lines: %s", r.status, len(lines), r.stderr)
 	}
 	// The last page has no cursor, also after pages that had one.
@@ -149,8 +150,9 @@ func TestImportsCommitSlices(t *testing.T) {
 	for i := range 5 {
 		fmt.Fprintf(&all, `{"key":[%d],"value":%q,"encoding":"text"}`+"\n", i, strings.Repeat("x", 400<<10))
 	}
-	if r := s.run([]string{"kv", "import", "cell/a", "-", "--json"}, all.String()); r.status != 0 || r.stdout != `{"imported":2,"expired":0,"line":2}`+"\n"+
-		`{"imported":4,"expired":0,"line":4}`+"\n"+`{"imported":5,"expired":0,"line":5}`+"\n" {
+	if r := s.run([]string{"kv", "import", "cell/a", "-", "--json"}, all.String()); r.status != 0 ||
+		r.stdout != `{"imported":2,"expired":0,"line":2}`+"\n"+
+			`{"imported":4,"expired":0,"line":4}`+"\n"+`{"imported":5,"expired":0,"line":5}`+"\n" {
 		t.Errorf("%+v", r)
 	}
 	same(t, s.node.counts["kv.commit"], 3, "commits")
@@ -264,7 +266,8 @@ func TestDeepTracesAreIndentedUpToABound(t *testing.T) {
 	must(t, newCLI(strings.NewReader(""), out, io.Discard).printTraces(&trace.ReadOutput{Spans: spans, Now: now}))
 	lines := strings.Split(out.String(), "\n")
 	deepest := strings.Repeat("  ", maxIndent+1)
-	for i, want := range map[int]string{1: "  turn  0s", maxIndent + 1: deepest + "turn  0s", maxIndent + 2: deepest + "21: turn  0s", depth: deepest + "9999: turn  0s"} {
+	for i, want := range map[int]string{1: "  turn  0s", maxIndent + 1: deepest + "turn  0s",
+		maxIndent + 2: deepest + "21: turn  0s", depth: deepest + "9999: turn  0s"} {
 		errorIf(t, lines[i] != want, "line %d is %q, want %q", i, lines[i], want)
 	}
 }
@@ -273,7 +276,8 @@ func TestTracesAreFollowedUntilInterrupted(t *testing.T) {
 	d := serve(t, t.TempDir())
 	put := strings.Fields(`call cell/a put {"key":[1],"value":1}`)
 	at(t, d.url, put...)
-	for args, want := range map[string]string{"": `\A\S+  [0-9a-f]{32} +\S+  turn put\n`, "--json": `\A\{"trace_id":.*"name":"turn put",.*"end":`} {
+	for args, want := range map[string]string{"": `\A\S+  [0-9a-f]{32} +\S+  turn put\n`,
+		"--json": `\A\{"trace_id":.*"name":"turn put",.*"end":`} {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		out, errs := &interrupter{cancel: cancel}, new(strings.Builder)

@@ -42,7 +42,8 @@ func (c *cli) kvWatchCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&prefixes, "prefix", nil, "the entries whose keys begin with these parts; may be given more than once")
+	flags.StringArrayVar(&prefixes, "prefix", nil,
+		"the entries whose keys begin with these parts; may be given more than once")
 	flags.BoolVar(&w.Initial, "initial", false, "print what is there first")
 	flags.IntVar(&count, "count", 0, "end after this many changes; 0 for no end")
 	return cmd

@@ -41,7 +41,8 @@ func (c *cli) batches(most int, f func([]host.Raw) error) error {
 		case len(line) == 0:
 			continue
 		case !json.Valid(line):
-			return fmt.Errorf("line %d of standard input is not JSON; %s before it went out", n, table.Plural(handed, "line"))
+			return fmt.Errorf("line %d of standard input is not JSON; %s before it went out", n,
+				table.Plural(handed, "line"))
 		}
 		if len(batch) == most || bytes+len(line) > batchBytes {
 			if err := flush(); err != nil {

@@ -68,7 +68,8 @@ func TestNodeLivesWithinItsCgroup(t *testing.T) {
 		t.Logf("%-12s %8d done %8d refused", k.name, k.done.Load(), k.refused.Load())
 		errorIf(t, k.done.Load() == 0, "no %s was done", k.name)
 	}
-	t.Logf("peak of the resident memory: %d MiB of %d; largest of the cgroup: %s", peak>>20, limit>>20, readFile(group+"/memory.max_usage_in_bytes"))
+	t.Logf("peak of the resident memory: %d MiB of %d; largest of the cgroup: %s", peak>>20, limit>>20,
+		readFile(group+"/memory.max_usage_in_bytes"))
 	if res, err := http.Get(d.url + "/healthz"); err != nil || res.StatusCode != http.StatusOK {
 		t.Errorf("the node is not well: %v %v", res, err)
 	}
@@ -144,12 +145,16 @@ func (l *memoryLoad) kinds() []*loadKind {
 		}},
 		{name: "sql", clients: 16, do: func(k *loadKind) {
 			c := cell(300)
-			call(k, c, "sql.exec", map[string]any{"sql": "CREATE TABLE IF NOT EXISTS t (id INTEGER PRIMARY KEY, body TEXT, n REAL)", "reason": "load"})
-			call(k, c, "sql.exec", map[string]any{"sql": "INSERT INTO t (body, n) SELECT hex(randomblob(500)), random() FROM generate_series(1, 1000)", "reason": "load"})
+			call(k, c, "sql.exec",
+				map[string]any{"sql": "CREATE TABLE IF NOT EXISTS t (id INTEGER PRIMARY KEY, body TEXT, n REAL)", "reason": "load"})
+			call(k, c, "sql.exec",
+				map[string]any{"sql": "INSERT INTO t (body, n) SELECT hex(randomblob(500)), random() FROM generate_series(1, 1000)", "reason": "load"})
 		}},
 		{name: "sort", clients: 16, do: func(k *loadKind) {
-			call(k, cell(300), "sql.query", map[string]any{"sql": "SELECT count(*) FROM (SELECT body, n FROM t ORDER BY body, n LIMIT 50000)"})
-			call(k, cell(300), "sql.query", map[string]any{"sql": "SELECT length(group_concat(a.body)) FROM t a, (SELECT 1 FROM t LIMIT 5) b"})
+			call(k, cell(300), "sql.query",
+				map[string]any{"sql": "SELECT count(*) FROM (SELECT body, n FROM t ORDER BY body, n LIMIT 50000)"})
+			call(k, cell(300), "sql.query",
+				map[string]any{"sql": "SELECT length(group_concat(a.body)) FROM t a, (SELECT 1 FROM t LIMIT 5) b"})
 		}},
 		{name: "stream", clients: 16, do: func(k *loadKind) {
 			call(k, cell(200), "stream.append", map[string]any{"stream": "s", "items": []string{blob[:60<<10], some(60 << 10)}})
@@ -227,7 +232,8 @@ func streamed(t *testing.T, entries, size int) (peaks []int64) {
 		out.Close()
 	}()
 	file := filepath.Join(t.TempDir(), "entries")
-	for _, args := range [][]string{{"import", "cell/a", "-"}, {"export", "cell/a", file}, {"export", "cell/a", file, "--sqlite", "--force"}} {
+	for _, args := range [][]string{{"import", "cell/a", "-"}, {"export", "cell/a", file},
+		{"export", "cell/a", file, "--sqlite", "--force"}} {
 		cmd := exec.Command(executable, append([]string{"--url=" + d.url, "kv"}, args...)...)
 		cmd.Env = append(os.Environ(), "GOGC=25") // what is not in use is given back
 		if args[0] == "import" {

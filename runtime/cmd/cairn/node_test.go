@@ -124,7 +124,8 @@ func TestNothingAcknowledgedIsLostWhenTheNodeIsKilled(t *testing.T) {
 			reached := sync.OnceFunc(enough.Done)
 			defer reached()
 			for i := 0; ; i++ {
-				r := runCommand(t, "", nil, "call", "--url", d.url, "--attempts=1", fmt.Sprintf("cell/w%d", w), "put", fmt.Sprintf(`{"key":["n",%d],"value":%d}`, i, i*i))
+				r := runCommand(t, "", nil, "call", "--url", d.url, "--attempts=1", fmt.Sprintf("cell/w%d", w), "put",
+					fmt.Sprintf(`{"key":["n",%d],"value":%d}`, i, i*i))
 				if r.status != 0 {
 					return
 				}
@@ -170,7 +171,8 @@ func TestBenchMeasuresEveryCombination(t *testing.T) {
 		runs := documents[benchRun](t, r.stdout)
 		fatalIf(t, r.status != 0 || len(runs) != 4, "%+v", r)
 		for _, run := range runs {
-			if run.Target != target || run.Calls < 1 || run.Rate <= 0 || run.P50 <= 0 || run.P99 < run.P50 || run.Max < run.P99 || run.Value != 100 {
+			if run.Target != target || run.Calls < 1 || run.Rate <= 0 || run.P50 <= 0 || run.P99 < run.P50 ||
+				run.Max < run.P99 || run.Value != 100 {
 				t.Errorf("%+v", run)
 			}
 		}
@@ -289,7 +291,8 @@ func TestFollowersMissNothingWhenTheNodeIsKilled(t *testing.T) {
 		next(4)
 		if !f.sequence { // it is still the same connection, and its calls go through
 			all := documents[host.ConnectionInfo](t, run("connections list cell/a --json").stdout)
-			errorIf(t, len(all) != 1 || all[0].ID != welcome.Connection || all[0].Lost != nil || !slices.Equal(all[0].Events, []string{"changed"}),
+			errorIf(t, len(all) != 1 || all[0].ID != welcome.Connection || all[0].Lost != nil ||
+				!slices.Equal(all[0].Events, []string{"changed"}),
 				"%+v", all)
 			fmt.Fprintln(follower.stdin, `get {"key":[1]}`)
 			var reply struct {

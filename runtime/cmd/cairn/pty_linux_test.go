@@ -85,7 +85,8 @@ func TestTheShellOnATerminal(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.run(strings.Fields("create cell/acme"), "")
-	s.run(strings.Fields("sql cell/acme --write --reason r"), "CREATE TABLE note (id INTEGER PRIMARY KEY); CREATE VIEW short AS SELECT 1;\n")
+	s.run(strings.Fields("sql cell/acme --write --reason r"),
+		"CREATE TABLE note (id INTEGER PRIMARY KEY); CREATE VIEW short AS SELECT 1;\n")
 	master, device := openTerminal(t)
 	before, err := term.GetState(int(device.Fd()))
 	must(t, err)
@@ -118,7 +119,8 @@ func TestTheShellOnATerminal(t *testing.T) {
 	must(t, err)
 	info, err := os.Stat(file)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	if err != nil || info.Mode().Perm() != 0o600 || lines[0] != "SELECT 1 AS a, NULL AS b;" || lines[1] != "SELECT 2 AS b;" || len(lines) != 6 {
+	if err != nil || info.Mode().Perm() != 0o600 || lines[0] != "SELECT 1 AS a, NULL AS b;" ||
+		lines[1] != "SELECT 2 AS b;" || len(lines) != 6 {
 		t.Errorf("history %q %v", lines, info.Mode())
 	}
 

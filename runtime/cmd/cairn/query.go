@@ -61,8 +61,10 @@ func (c *cli) queryCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&prefix, "prefix", "", "only keys that begin with these whole parts, PART/PART")
 	whereFlag(flags, &in.Where)
-	flags.StringVar(&in.Sort, "sort", "", "order of the actors: key, state, size, updated or an attribute; -size is from the largest")
-	flags.StringArrayVar(&args, "arg", nil, "value of ?1, then ?2 and so on: JSON, or text if it is not that; bytes are {\"base64\":...}")
+	flags.StringVar(&in.Sort, "sort", "",
+		"order of the actors: key, state, size, updated or an attribute; -size is from the largest")
+	flags.StringArrayVar(&args, "arg", nil,
+		"value of ?1, then ?2 and so on: JSON, or text if it is not that; bytes are {\"base64\":...}")
 	flags.IntVar(&in.Limit, "limit", 1000, "how many rows to print at most, 1 to 10,000")
 	dataFlag(cmd, &dir)
 	return cmd
@@ -119,7 +121,8 @@ func (c *cli) query(ctx context.Context, n reader, in *host.QueryManyInput) erro
 }
 
 // printQueried prints a row, and the columns before it if they are not those of the row before.
-func (c *cli) printQueried(t table.Table, key []string, name string, columns []host.SQLColumn, row []any, last *string) error {
+func (c *cli) printQueried(t table.Table, key []string, name string, columns []host.SQLColumn,
+	row []any, last *string) error {
 	names := make([]string, len(columns))
 	for i, column := range columns {
 		names[i] = column.Name

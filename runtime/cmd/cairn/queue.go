@@ -35,12 +35,15 @@ func (c *cli) queueCommand() *cobra.Command {
 		row[host.QueueListInput, host.QueueListOutput]{
 			use:    "peek TYPE/KEY... QUEUE [ID...]",
 			method: method.QueuePeek, flags: listFlags, next: nextMessages, none: "no messages",
-			list: listed("ID,STATE,ATTEMPTS,PRIORITY,SENT,DUE,ERROR,BODY", messagesOf, func(m *host.ListedMessage) []string {
-				return []string{
-					strconv.FormatUint(m.ID, 10), m.State, table.Count(m.Attempts), table.Count(m.Priority), table.Clock(m.Sent), clockOf(m.Due),
-					reason(m.Error), brief(m.Body),
-				}
-			}),
+			list: listed("ID,STATE,ATTEMPTS,PRIORITY,SENT,DUE,ERROR,BODY", messagesOf,
+				func(m *host.ListedMessage) []string {
+					return []string{
+						strconv.FormatUint(m.ID,
+							10), m.State, table.Count(m.Attempts), table.Count(m.Priority),
+						table.Clock(m.Sent), clockOf(m.Due),
+						reason(m.Error), brief(m.Body),
+					}
+				}),
 		}.command(c),
 		row[host.QueueReceiveInput, host.QueueReceiveOutput]{
 			use:    "receive TYPE/KEY... QUEUE",
@@ -54,7 +57,8 @@ func (c *cli) queueCommand() *cobra.Command {
 				func(o *host.QueueReceiveOutput) []host.ReceivedMessage { return o.Messages },
 				func(m *host.ReceivedMessage) []string {
 					return []string{
-						strconv.FormatUint(m.ID, 10), table.Count(m.Attempt), table.Clock(m.Sent), table.Clock(m.LockedUntil),
+						strconv.FormatUint(m.ID,
+							10), table.Count(m.Attempt), table.Clock(m.Sent), table.Clock(m.LockedUntil),
 						table.OneLine(m.Receipt), brief(m.Body),
 					}
 				}),
@@ -63,8 +67,9 @@ func (c *cli) queueCommand() *cobra.Command {
 		row[host.QueueAckInput, host.QueueSettleOutput]{
 			use:    "ack TYPE/KEY... QUEUE RECEIPT...",
 			method: method.QueueAck,
-			flags:  []bind.Flag{{Member: "reply", Usage: "the answer for a sender that waits for one: JSON, - or @FILE", Document: true}},
-			print:  settled[host.QueueAckInput]("acknowledged"),
+			flags: []bind.Flag{{Member: "reply",
+				Usage: "the answer for a sender that waits for one: JSON, - or @FILE", Document: true}},
+			print: settled[host.QueueAckInput]("acknowledged"),
 		}.command(c),
 		row[host.QueueNackInput, host.QueueSettleOutput]{
 			use:    "nack TYPE/KEY... QUEUE RECEIPT...",
@@ -94,7 +99,9 @@ func (c *cli) queueCommand() *cobra.Command {
 				method: method.QueueDeadList, flags: listFlags, next: nextMessages, none: "no messages",
 				list: listed("ID,ATTEMPTS,SENT,DIED,ERROR,BODY", messagesOf, func(m *host.ListedMessage) []string {
 					return []string{
-						strconv.FormatUint(m.ID, 10), table.Count(m.Attempts), table.Clock(m.Sent), clockOf(m.Died), reason(m.Error), brief(m.Body),
+						strconv.FormatUint(m.ID,
+							10), table.Count(m.Attempts), table.Clock(m.Sent), clockOf(m.Died),
+						reason(m.Error), brief(m.Body),
 					}
 				}),
 			}.command(c),
@@ -161,14 +168,16 @@ func counted[In any](did, noun string) func(*target, *In, *host.CountOutput) err
 // an error.
 func settled[In any](did string) func(*target, *In, *host.QueueSettleOutput) error {
 	return func(t *target, _ *In, out *host.QueueSettleOutput) error {
-		if err := t.result(out, "%s %s\n", did, table.Plural(out.Settled, "message")); err != nil || len(out.Lost) == 0 {
+		if err := t.result(out, "%s %s\n", did, table.Plural(out.Settled, "message")); err != nil ||
+			len(out.Lost) == 0 {
 			return err
 		}
 		lost, err := json.Marshal(out.Lost)
 		if err != nil {
 			return err
 		}
-		return fmt.Errorf("%s no longer valid, so nothing was done about them: %s", table.Plural(len(out.Lost), "receipt"), lost)
+		return fmt.Errorf("%s no longer valid, so nothing was done about them: %s",
+			table.Plural(len(out.Lost), "receipt"), lost)
 	}
 }
 
@@ -182,7 +191,8 @@ func (c *cli) queueSendCommand() *cobra.Command {
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: c.completeNamed(completions["QUEUE"]),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cmp.Or(bind.Duration("delay", delay), bind.Duration("ttl", ttl), bind.Duration("wait", wait)); err != nil {
+			if err := cmp.Or(bind.Duration("delay", delay), bind.Duration("ttl", ttl),
+				bind.Duration("wait", wait)); err != nil {
 				return usageError{err}
 			}
 			if lines == (len(args) > 2) {
@@ -231,7 +241,8 @@ func (c *cli) queueSendCommand() *cobra.Command {
 
 // sendMessages sends a batch of messages that differ by their bodies, and prints their ids unless a
 // reply is to follow.
-func (t *target) sendMessages(ctx context.Context, queue string, m host.QueueMessageInput, bodies []host.Raw, key string) ([]host.Sent, error) {
+func (t *target) sendMessages(ctx context.Context, queue string, m host.QueueMessageInput,
+	bodies []host.Raw, key string) ([]host.Sent, error) {
 	in := host.QueueSendInput{Queue: queue}
 	for _, body := range bodies {
 		m.Body = body
@@ -242,7 +253,8 @@ func (t *target) sendMessages(ctx context.Context, queue string, m host.QueueMes
 		return nil, err
 	}
 	if len(out.Messages) != len(bodies) {
-		return nil, host.Errorf(host.Internal, "the node answers for %d messages and not %d", len(out.Messages), len(bodies))
+		return nil, host.Errorf(host.Internal, "the node answers for %d messages and not %d",
+			len(out.Messages), len(bodies))
 	}
 	for _, s := range out.Messages {
 		switch {
@@ -292,7 +304,8 @@ func (t *target) reply(ctx context.Context, queue string, id uint64, wait time.D
 	case err != nil:
 		return err
 	case !done:
-		return host.Errorf(host.DeadlineExceeded, "message %d has no reply after %v; it is still in the queue or being handled", id, wait)
+		return host.Errorf(host.DeadlineExceeded,
+			"message %d has no reply after %v; it is still in the queue or being handled", id, wait)
 	case out.Error != nil:
 		return out.Error
 	case t.c.json:

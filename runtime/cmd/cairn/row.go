@@ -63,7 +63,8 @@ const maxPage = 1000
 // from the code that does the work.
 func (r row[In, Out]) command(c *cli) *cobra.Command {
 	in, out := new(In), new(Out)
-	u := untypedRow{use: r.use, method: r.method.Row, flags: r.flags, in: in, out: out, none: r.none, whole: r.whole, offline: r.offline}
+	u := untypedRow{use: r.use, method: r.method.Row, flags: r.flags, in: in, out: out,
+		none: r.none, whole: r.whole, offline: r.offline}
 	if check := r.check; check != nil {
 		u.check = func(l line) error { return check(l, in) }
 	}
@@ -156,7 +157,8 @@ func (r untypedRow) command(c *cli) *cobra.Command {
 				}
 			}
 		}
-		return c.onData(&dir, func(ctx context.Context, t *target, _ []string) error { return r.run(ctx, t, limit) })(cmd, args)
+		return c.onData(&dir,
+			func(ctx context.Context, t *target, _ []string) error { return r.run(ctx, t, limit) })(cmd, args)
 	}
 	return cmd
 }
@@ -229,7 +231,8 @@ type page struct {
 
 // listed returns what prints items: a JSON document each, or a line below headings, which commas
 // separate.
-func listed[Out, Item any](headings string, items func(*Out) []Item, cells func(*Item) []string) func(*page, *Out) error {
+func listed[Out, Item any](headings string, items func(*Out) []Item,
+	cells func(*Item) []string) func(*page, *Out) error {
 	return func(p *page, out *Out) error {
 		all := items(out)
 		p.begin(headings, len(all))

@@ -27,7 +27,8 @@ func (c *cli) scheduleCommand() *cobra.Command {
 				{Member: "instance", Usage: "tells schedules of one name apart"},
 				{Member: "payload", Usage: "what the handler gets: JSON, - or @FILE"},
 				{Member: "missed", Usage: "what to do about ticks that were missed: once (the default), all or none"},
-				{Member: "catch_up", Usage: "how many missed ticks to make up for at most, with --missed all; 100 if not given"},
+				{Member: "catch_up",
+					Usage: "how many missed ticks to make up for at most, with --missed all; 100 if not given"},
 				{Member: "keep_runs", Usage: "how many runs the history keeps: 100 if not given, negative for none"},
 			},
 			check: func(l line, s *host.Schedule) error {
@@ -50,8 +51,9 @@ func (c *cli) scheduleCommand() *cobra.Command {
 		row[host.ScheduleListInput, host.ScheduleListOutput]{
 			use:    "list TYPE/KEY... [NAME]",
 			method: method.ScheduleList,
-			list:   listed(scheduleHeadings, func(o *host.ScheduleListOutput) []host.Schedule { return o.Schedules }, scheduleCells),
-			none:   "no schedules",
+			list: listed(scheduleHeadings,
+				func(o *host.ScheduleListOutput) []host.Schedule { return o.Schedules }, scheduleCells),
+			none: "no schedules",
 		}.command(c),
 		row[host.ScheduleInput, host.ScheduleRunsOutput]{
 			use:    "runs TYPE/KEY... NAME",
@@ -61,7 +63,8 @@ func (c *cli) scheduleCommand() *cobra.Command {
 				func(r *host.ScheduleRun) []string {
 					return []string{
 						strconv.FormatUint(r.Run, 10), table.Clock(r.Due), table.Clock(r.Started),
-						r.Finished.Sub(r.Started).Round(time.Millisecond).String(), table.Count(r.Attempt), table.Count(r.Missed), r.Result, reason(r.Error),
+						r.Finished.Sub(r.Started).Round(time.Millisecond).
+							String(), table.Count(r.Attempt), table.Count(r.Missed), r.Result, reason(r.Error),
 					}
 				}),
 			none: "no runs",
@@ -89,11 +92,14 @@ var instanceFlag = []bind.Flag{{Member: "instance", Usage: "which of the schedul
 const scheduleHeadings = "SCHEDULE,RULE,NEXT,RUNS,SKIPPED,LAST"
 
 // listSchedule prints one schedule as a list.
-var listSchedule = listed(scheduleHeadings, func(s *host.Schedule) []host.Schedule { return []host.Schedule{*s} }, scheduleCells)
+var listSchedule = listed(scheduleHeadings,
+	func(s *host.Schedule) []host.Schedule { return []host.Schedule{*s} }, scheduleCells)
 
 func scheduleCells(s *host.Schedule) []string {
 	return []string{
-		scheduleName(s.Name, s.Instance), table.OneLine(rule(s)), clockOf(s.Next), table.Count(s.Runs), table.Count(s.Skipped), lastRun(s),
+		scheduleName(s.Name,
+			s.Instance), table.OneLine(rule(s)), clockOf(s.Next), table.Count(s.Runs),
+		table.Count(s.Skipped), lastRun(s),
 	}
 }
 
@@ -133,7 +139,8 @@ func lastRun(s *host.Schedule) string {
 	case s.LastError == "":
 		return s.LastResult
 	case s.Attempts > 0:
-		return table.Cut(table.OneLine(fmt.Sprintf("%s after %s: %s", s.LastResult, table.Plural(s.Attempts, "attempt"), s.LastError)), 60)
+		return table.Cut(table.OneLine(fmt.Sprintf("%s after %s: %s", s.LastResult,
+			table.Plural(s.Attempts, "attempt"), s.LastError)), 60)
 	}
 	return table.Cut(table.OneLine(s.LastResult+": "+s.LastError), 60)
 }

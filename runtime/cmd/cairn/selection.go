@@ -24,7 +24,8 @@ var selectable = []host.State{host.Failed, host.Paused, host.Awake, host.Asleep}
 
 func (s *selection) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.typ, "type", "", "all actors of this type")
-	flags.StringArrayVar(&s.prefixes, "prefix", nil, "only keys that begin with these whole parts, PART/PART; may be given more than once")
+	flags.StringArrayVar(&s.prefixes, "prefix", nil,
+		"only keys that begin with these whole parts, PART/PART; may be given more than once")
 	whereFlag(flags, &s.where)
 	flags.StringVar(&s.state, "state", "", "only actors in this state: failed, paused, awake or asleep")
 }
@@ -77,7 +78,8 @@ func (s *selection) conditions() []string {
 
 // whereFlag adds --where.
 func whereFlag(flags *pflag.FlagSet, where *[]string) {
-	flags.StringArrayVar(where, "where", nil, "only actors that meet a condition, such as plan=pro, size>1MiB or updated<2026-01-31; may be given more than once")
+	flags.StringArrayVar(where, "where", nil,
+		"only actors that meet a condition, such as plan=pro, size>1MiB or updated<2026-01-31; may be given more than once")
 }
 
 // each calls f for every actor that is selected.

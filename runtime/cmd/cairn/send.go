@@ -24,8 +24,11 @@ func (c *cli) sendCommand() *cobra.Command {
 					func(o *host.SendListOutput) []host.DeadLetter { return o.Messages },
 					func(m *host.DeadLetter) []string {
 						return []string{
-							strconv.FormatUint(m.ID, 10), table.OneLine(formatAddress(m.Type, m.Key)), table.OneLine(m.Method), table.Count(m.Attempts),
-							table.Clock(m.Sent), table.Clock(m.Died), reason(string(m.Code) + ": " + m.Error), brief(m.Input),
+							strconv.FormatUint(m.ID,
+								10), table.OneLine(formatAddress(m.Type, m.Key)),
+							table.OneLine(m.Method), table.Count(m.Attempts),
+							table.Clock(m.Sent), table.Clock(m.Died), reason(string(m.Code) + ": " +
+								m.Error), brief(m.Input),
 						}
 					}),
 				next: func(in *host.SendListInput, out *host.SendListOutput) bool {

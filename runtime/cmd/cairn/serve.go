@@ -46,7 +46,8 @@ func (c *cli) serveCommand() *cobra.Command {
 // the configuration file and the environment.
 func (c *cli) serve(ctx context.Context, flags *pflag.FlagSet) error {
 	var args []string
-	for _, name := range []string{"listen", "data", "nats-listen", "nats-url", "pprof-listen", "config", "accept-data-loss"} {
+	for _, name := range []string{"listen", "data", "nats-listen", "nats-url", "pprof-listen",
+		"config", "accept-data-loss"} {
 		if f := flags.Lookup(name); f.Changed {
 			args = append(args, "--"+name+"="+f.Value.String())
 		}

@@ -60,11 +60,16 @@ func (c *cli) shellOn(cmd *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		return c.on(func(ctx context.Context, t *target, _ []string) error { return c.sql(ctx, t, &r, values) })(cmd, args)
+		return c.on(func(ctx context.Context, t *target,
+			_ []string) error {
+			return c.sql(ctx, t, &r, values)
+		})(cmd, args)
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&r.commands, "command", "c", nil, "run these statements as one transaction, and end; may be given more than once")
-	flags.StringArrayVar(&r.args, "arg", nil, "value of ?1, then ?2 and so on, for -c: JSON, or text if it is not that; bytes are {\"base64\":...}")
+	flags.StringArrayVarP(&r.commands, "command", "c", nil,
+		"run these statements as one transaction, and end; may be given more than once")
+	flags.StringArrayVar(&r.args, "arg", nil,
+		"value of ?1, then ?2 and so on, for -c: JSON, or text if it is not that; bytes are {\"base64\":...}")
 	flags.StringVar(&r.mode, "mode", shell.ModeTable, "how rows are printed: table, csv, json or line")
 	flags.BoolVar(&r.write, "write", false, "let statements write; needs --reason")
 	flags.StringVar(&r.reason, "reason", "", "why something is written; the node logs it; at most 1,024 bytes")
@@ -123,7 +128,8 @@ func (c *cli) sql(ctx context.Context, t *target, r *sqlRun, values []any) error
 		r.mode = shell.ModeJSON
 	}
 	s := shell.New(shell.Options{
-		Database: &database{t, r.write, r.reason}, Name: t.String(), Write: r.write, Limit: r.limit, Mode: r.mode, JSON: c.json,
+		Database: &database{t, r.write,
+			r.reason}, Name: t.String(), Write: r.write, Limit: r.limit, Mode: r.mode, JSON: c.json,
 		Out: c.stdout, Notes: c.stderr, Colour: c.colour(c.stdout),
 	})
 	if len(r.commands) > 0 {
@@ -215,7 +221,8 @@ func (d *database) Run(ctx context.Context, q shell.Query) (*shell.Answer, error
 	}
 	for i, row := range out.Rows {
 		if len(row) != len(out.Columns) {
-			return nil, host.Errorf(host.Internal, "row %d of the node's answer has %d values, and there are %d columns", i+1, len(row), len(out.Columns))
+			return nil, host.Errorf(host.Internal,
+				"row %d of the node's answer has %d values, and there are %d columns", i+1, len(row), len(out.Columns))
 		}
 	}
 	return &out, nil
@@ -272,7 +279,8 @@ func (t *target) printDatabase(w io.Writer, status *host.SQLStatusOutput) error 
 		pending = table.OneLine(strings.Join(status.Pending, ", "))
 	}
 	for _, line := range [][2]string{
-		{"actor", t.String()}, {"database", exists}, {"size", table.Size(status.Bytes)}, {"commits", table.Count(status.Sequence)},
+		{"actor", t.String()}, {"database", exists}, {"size", table.Size(status.Bytes)}, {"commits",
+			table.Count(status.Sequence)},
 		{"migrations", strconv.Itoa(status.Migrations)}, {"pending", pending},
 	} {
 		if _, err := fmt.Fprintf(w, "%-10s  %s\n", line[0], line[1]); err != nil {
@@ -342,7 +350,8 @@ func (c *cli) export(cmd *cobra.Command, n reader, a host.Address, name string, 
 			Bytes int64  `json:"bytes"`
 		}{name, bytes})
 	}
-	_, err = fmt.Fprintf(c.stdout, "exported %s to %s: %s\n", formatAddress(a.Type, a.Key), table.OneLine(name), table.Size(bytes))
+	_, err = fmt.Fprintf(c.stdout, "exported %s to %s: %s\n", formatAddress(a.Type, a.Key),
+		table.OneLine(name), table.Size(bytes))
 	return err
 }
 

@@ -24,8 +24,10 @@ func (c *cli) stateCommand() *cobra.Command {
 		}),
 	}
 	var version uint64
-	set := &cobra.Command{Use: "set TYPE/KEY... JSON|-|@FILE", Args: cobra.ExactArgs(2), ValidArgsFunction: c.completeAddress}
-	set.Flags().Uint64Var(&version, "version", 0, "the version of the state that is replaced, which get shows; 0 if there is none")
+	set := &cobra.Command{Use: "set TYPE/KEY... JSON|-|@FILE", Args: cobra.ExactArgs(2),
+		ValidArgsFunction: c.completeAddress}
+	set.Flags().Uint64Var(&version, "version", 0,
+		"the version of the state that is replaced, which get shows; 0 if there is none")
 	set.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case !cmd.Flags().Changed("version"):
@@ -38,7 +40,8 @@ func (c *cli) stateCommand() *cobra.Command {
 			return err
 		}
 		return c.on(func(ctx context.Context, t *target, _ []string) error {
-			out, err := ask(ctx, t, method.StateReplace, &host.StateReplaceInput{State: state, Version: &version}, askOptions{})
+			out, err := ask(ctx, t, method.StateReplace,
+				&host.StateReplaceInput{State: state, Version: &version}, askOptions{})
 			if err != nil {
 				return err
 			}
@@ -71,7 +74,8 @@ func (c *cli) alarmCommand() *cobra.Command {
 			return usagef("--reason is missing: say why the alarm runs now")
 		}
 		return c.on(func(ctx context.Context, t *target, args []string) error {
-			out, err := ask(ctx, t, method.AlarmRun, &host.ScheduleInput{Name: args[0], Instance: instance}, askOptions{})
+			out, err := ask(ctx, t, method.AlarmRun,
+				&host.ScheduleInput{Name: args[0], Instance: instance}, askOptions{})
 			if err != nil {
 				return err
 			}
@@ -85,7 +89,8 @@ func (c *cli) queueEditCommand() *cobra.Command {
 	var body string
 	var priority int
 	var delay time.Duration
-	cmd := &cobra.Command{Use: "edit TYPE/KEY... QUEUE ID", Args: cobra.ExactArgs(3), ValidArgsFunction: c.completeNamed(completions["QUEUE"])}
+	cmd := &cobra.Command{Use: "edit TYPE/KEY... QUEUE ID", Args: cobra.ExactArgs(3),
+		ValidArgsFunction: c.completeNamed(completions["QUEUE"])}
 	flags := cmd.Flags()
 	flags.StringVar(&body, "body", "", "the new body: JSON, - for standard input, or @FILE")
 	flags.IntVar(&priority, "priority", 0, "the new priority, -1000 to 1000")
@@ -121,7 +126,8 @@ func (c *cli) queueEditCommand() *cobra.Command {
 			if c.json {
 				return c.printJSON(&out)
 			}
-			_, err = fmt.Fprintf(c.stdout, "message %d: %s, priority %d, body %s\n", out.ID, out.State, out.Priority, table.OneLine(string(out.Body)))
+			_, err = fmt.Fprintf(c.stdout, "message %d: %s, priority %d, body %s\n", out.ID,
+				out.State, out.Priority, table.OneLine(string(out.Body)))
 			return err
 		})(cmd, args)
 	}

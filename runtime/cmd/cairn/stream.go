@@ -21,13 +21,15 @@ func (c *cli) streamCommand() *cobra.Command {
 		row[host.StreamInput, host.StreamInfo]{
 			use:    "close TYPE/KEY... STREAM",
 			method: method.StreamClose,
-			list:   listed(streamHeadings, func(s *host.StreamInfo) []host.StreamInfo { return []host.StreamInfo{*s} }, streamCells),
+			list: listed(streamHeadings,
+				func(s *host.StreamInfo) []host.StreamInfo { return []host.StreamInfo{*s} }, streamCells),
 		}.command(c),
 		row[host.StreamListInput, host.StreamListOutput]{
 			use:    "list TYPE/KEY... [STREAM]",
 			method: method.StreamList,
-			list:   listed(streamHeadings, func(o *host.StreamListOutput) []host.StreamInfo { return o.Streams }, streamCells),
-			none:   "no streams",
+			list: listed(streamHeadings,
+				func(o *host.StreamListOutput) []host.StreamInfo { return o.Streams }, streamCells),
+			none: "no streams",
 		}.command(c))
 }
 
@@ -206,7 +208,8 @@ func (f *follower) print(out *host.StreamReadOutput) error {
 			}
 			continue
 		}
-		_, err := fmt.Fprintf(f.c.stdout, "%6d  %s  %s\n", item.Sequence, table.Clock(item.Time), table.OneLine(string(item.Value)))
+		_, err := fmt.Fprintf(f.c.stdout, "%6d  %s  %s\n", item.Sequence, table.Clock(item.Time),
+			table.OneLine(string(item.Value)))
 		if err != nil {
 			return err
 		}
@@ -251,6 +254,7 @@ func streamCells(s *host.StreamInfo) []string {
 		state = "closed"
 	}
 	return []string{
-		table.OneLine(s.Stream), strconv.FormatUint(s.First, 10), strconv.FormatUint(s.Last, 10), table.Size(s.Bytes), state, table.Clock(s.Updated),
+		table.OneLine(s.Stream), strconv.FormatUint(s.First, 10), strconv.FormatUint(s.Last,
+			10), table.Size(s.Bytes), state, table.Clock(s.Updated),
 	}
 }

@@ -20,7 +20,8 @@ func (c *cli) tokenCommand() *cobra.Command {
 		method: method.TokenCreate,
 		flags: []bind.Flag{
 			{Member: "prefix", Usage: "good for the keys that begin with these parts; without it for all"},
-			{Member: "ttl_ms", Name: "expires", Usage: "how long it is valid, 1ms to 100 years; for ever if it is not given"},
+			{Member: "ttl_ms", Name: "expires",
+				Usage: "how long it is valid, 1ms to 100 years; for ever if it is not given"},
 			{Member: "label", Usage: "any text, to tell tokens apart"},
 		},
 		check: func(l line, in *token.CreateInput) error {
@@ -42,15 +43,18 @@ func (c *cli) tokenCommand() *cobra.Command {
 			return t.result(out, "%s\n", out.Text)
 		},
 	}.command(c)
-	create.Flags().StringVar(&rights, "rights", "read", "what it allows: read, write, watch and inspect, with commas between them")
+	create.Flags().StringVar(&rights, "rights", "read",
+		"what it allows: read, write, watch and inspect, with commas between them")
 	return group("token",
 		create,
 		row[method.None, token.ListOutput]{
 			use:    "list TYPE/KEY...",
 			method: method.TokenList, none: "ACTOR has no tokens",
-			list: listed("ID,RIGHTS,PREFIX,CREATED,EXPIRES,LABEL", func(o *token.ListOutput) []token.Token { return o.Tokens }, func(t *token.Token) []string {
-				return []string{t.ID, strings.Join(t.Rights, ","), formatPrefix(t.Prefix), table.Clock(t.Created), clockOf(t.Expires), cmp.Or(table.OneLine(t.Label), "-")}
-			}),
+			list: listed("ID,RIGHTS,PREFIX,CREATED,EXPIRES,LABEL",
+				func(o *token.ListOutput) []token.Token { return o.Tokens }, func(t *token.Token) []string {
+					return []string{t.ID, strings.Join(t.Rights, ","), formatPrefix(t.Prefix),
+						table.Clock(t.Created), clockOf(t.Expires), cmp.Or(table.OneLine(t.Label), "-")}
+				}),
 		}.command(c),
 		row[token.RevokeInput, host.CountOutput]{
 			use:    "revoke TYPE/KEY... ID",

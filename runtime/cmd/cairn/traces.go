@@ -24,7 +24,8 @@ func (c *cli) tracesCommand() *cobra.Command {
 	cmd := row[trace.ReadInput, trace.ReadOutput]{
 		use: "traces TYPE/KEY...", method: method.TraceRead, offline: true,
 		flags: []bind.Flag{
-			{Member: "start", Name: "since", Usage: "only what goes on at this time or later, such as 2027-01-01T00:00:00Z"},
+			{Member: "start", Name: "since",
+				Usage: "only what goes on at this time or later, such as 2027-01-01T00:00:00Z"},
 			{Member: "end", Name: "until", Usage: "only what begins before this time"},
 			{Member: "trace_id", Name: "trace", Usage: "only the trace with this id"},
 			{Member: "name", Usage: "only spans with this name"},
@@ -73,7 +74,10 @@ func (c *cli) tracesCommand() *cobra.Command {
 		in.TraceID, _ = flags.GetString("trace")
 		in.Name, _ = flags.GetString("name")
 		in.Errors, _ = flags.GetBool("errors")
-		return c.on(func(ctx context.Context, t *target, _ []string) error { return t.followTraces(ctx, in) })(cmd, args)
+		return c.on(func(ctx context.Context, t *target,
+			_ []string) error {
+			return t.followTraces(ctx, in)
+		})(cmd, args)
 	}
 	cmd.AddCommand(c.findTraceCommand(), c.pushTracesCommand(), c.samplingCommand())
 	return cmd
@@ -107,7 +111,8 @@ func (t *target) followTraces(ctx context.Context, in trace.FollowInput) error {
 			if t.c.json {
 				err = t.c.printJSON(s)
 			} else { // no table: the widths of the next are not known
-				_, err = fmt.Fprintf(t.c.stdout, "%s  %s  %10s  %s%s\n", table.Clock(s.Start), s.TraceID, lasted(s, s.Start), table.OneLine(s.Name), ending(s))
+				_, err = fmt.Fprintf(t.c.stdout, "%s  %s  %10s  %s%s\n", table.Clock(s.Start),
+					s.TraceID, lasted(s, s.Start), table.OneLine(s.Name), ending(s))
 			}
 			if err != nil {
 				return err
@@ -243,7 +248,8 @@ func change(s *trace.Sampling, typ string, given trace.Rule) {
 	if typ != "" {
 		r = s.Types[typ]
 	}
-	r = trace.Rule{PerSecond: cmp.Or(given.PerSecond, r.PerSecond), Share: cmp.Or(given.Share, r.Share), SlowMS: cmp.Or(given.SlowMS, r.SlowMS)}
+	r = trace.Rule{PerSecond: cmp.Or(given.PerSecond, r.PerSecond),
+		Share: cmp.Or(given.Share, r.Share), SlowMS: cmp.Or(given.SlowMS, r.SlowMS)}
 	if typ == "" {
 		s.Rule = r
 		return
@@ -265,7 +271,8 @@ func (c *cli) printSampling(s *trace.Sampling) error {
 	t := c.table()
 	t.Row("TYPE", "RATE", "SHARE", "SLOW")
 	line := func(name string, r trace.Rule) {
-		t.Row(name, fmt.Sprintf("%d/s", *r.PerSecond), fmt.Sprint(*r.Share), (time.Duration(*r.SlowMS) * time.Millisecond).String())
+		t.Row(name, fmt.Sprintf("%d/s", *r.PerSecond), fmt.Sprint(*r.Share),
+			(time.Duration(*r.SlowMS) * time.Millisecond).String())
 	}
 	line("all others", s.Rule)
 	for _, name := range slices.Sorted(maps.Keys(s.Types)) {

@@ -25,10 +25,12 @@ func (c *cli) pushTracesCommand() *cobra.Command {
 			in.Start, in.End = since.time, until.time
 			p, err := collector.NewPusher(endpoint)
 			if err != nil {
-				return hintedError{err, []string{"name the collector with --endpoint http://localhost:4318, or in OTEL_EXPORTER_OTLP_ENDPOINT"}}
+				return hintedError{err,
+					[]string{"name the collector with --endpoint http://localhost:4318, or in OTEL_EXPORTER_OTLP_ENDPOINT"}}
 			}
 			defer p.Close()
-			return c.onData(&dir, func(ctx context.Context, t *target, _ []string) error { return t.pushTraces(ctx, p, &in) })(cmd, args)
+			return c.onData(&dir,
+				func(ctx context.Context, t *target, _ []string) error { return t.pushTraces(ctx, p, &in) })(cmd, args)
 		},
 	}
 	flags := cmd.Flags()
@@ -36,7 +38,8 @@ func (c *cli) pushTracesCommand() *cobra.Command {
 	flags.Var(&until, "until", "only what begins before this time")
 	flags.StringVar(&in.TraceID, "trace", "", "only the trace with this id")
 	flags.BoolVar(&in.Errors, "errors", false, "only spans that ended with an error")
-	flags.StringVar(&endpoint, "endpoint", "", "the collector, such as http://localhost:4318; if not given, that of OTEL_EXPORTER_OTLP_ENDPOINT")
+	flags.StringVar(&endpoint, "endpoint", "",
+		"the collector, such as http://localhost:4318; if not given, that of OTEL_EXPORTER_OTLP_ENDPOINT")
 	dataFlag(cmd, &dir)
 	return cmd
 }

@@ -40,7 +40,8 @@ func (c *cli) usageCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&s.day, "day", "", "the day, such as 2026-11-27, in UTC; of many actors today if absent, of one actor all that are kept")
+	flags.StringVar(&s.day, "day", "",
+		"the day, such as 2026-11-27, in UTC; of many actors today if absent, of one actor all that are kept")
 	flags.StringVar(&s.prefix, "prefix", "", "only keys that begin with these whole parts, PART/PART")
 	flags.IntVar(&s.limit, "limit", 100, "how many actors to list; 0 lists all")
 	flags.BoolVar(&s.csv, "csv", false, "print CSV")
@@ -76,7 +77,9 @@ func (c *cli) usageOf(cmd *cobra.Command, name string, s *usageSelection) error 
 	p := c.usageTable(s, "DAY")
 	for i := range out.Days {
 		d := &out.Days[i]
-		if err := p.print(d, d.Day, &usage.Page{Day: d.Day, Actors: []usage.Actor{{Type: a.Type, Key: a.Key, Work: d.Work}}}, &d.Work); err != nil {
+		if err := p.print(d, d.Day,
+			&usage.Page{Day: d.Day,
+				Actors: []usage.Actor{{Type: a.Type, Key: a.Key, Work: d.Work}}}, &d.Work); err != nil {
 			return err
 		}
 	}
@@ -121,7 +124,8 @@ func (c *cli) usageOfMany(cmd *cobra.Command, s *usageSelection) error {
 		q.Day, without = page.Day, append(without, page.Uncertain...) // all pages are of one day
 		for i := range page.Actors {
 			a := &page.Actors[i]
-			if err := p.print(&usageOfDay{page.Day, a}, formatAddress(a.Type, a.Key), &usage.Page{Day: page.Day, Actors: page.Actors[i : i+1]}, &a.Work); err != nil {
+			if err := p.print(&usageOfDay{page.Day, a}, formatAddress(a.Type, a.Key),
+				&usage.Page{Day: page.Day, Actors: page.Actors[i : i+1]}, &a.Work); err != nil {
 				return err
 			}
 		}
@@ -220,7 +224,8 @@ func (c *cli) topCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&by, "by", string(usage.ByTime), "what actors are compared by: turns, time (in handlers), bytes (written and sent) or size")
+	cmd.Flags().StringVar(&by, "by", string(usage.ByTime),
+		"what actors are compared by: turns, time (in handlers), bytes (written and sent) or size")
 	cmd.Flags().IntVar(&q.Limit, "limit", usage.DefaultTop, "how many actors to list")
 	return cmd
 }

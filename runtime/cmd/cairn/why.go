@@ -79,15 +79,17 @@ func (c *cli) skipCommand() *cobra.Command {
 				if err != nil {
 					return usageError{err}
 				}
-				return skip(ctx, t, method.SendSkip, &host.SendSkipInput{Type: a.Type, Key: append([]string{}, a.Key...)}, "messages to "+to)
+				return skip(ctx, t, method.SendSkip,
+					&host.SendSkipInput{Type: a.Type, Key: append([]string{}, a.Key...)}, "messages to "+to)
 			})(cmd, args)
 		},
 	}
 	cmd.Flags().StringVar(&queue, "queue", "", "skip the next message of this queue")
 	cmd.Flags().StringVar(&to, "to", "", "skip the next message to this actor")
-	_ = cmd.RegisterFlagCompletionFunc("to", func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
-		return c.completeAddress(cmd, nil, word)
-	})
+	_ = cmd.RegisterFlagCompletionFunc("to",
+		func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+			return c.completeAddress(cmd, nil, word)
+		})
 	return cmd
 }
 

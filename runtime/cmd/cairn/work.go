@@ -18,7 +18,8 @@ import (
 const maxWorkers = 256
 
 func (c *cli) queueWorkCommand() *cobra.Command {
-	w := &work.Worker{Wait: waitPiece, Stdout: c.stdout, Stderr: c.stderr, Note: func(text string) { c.note("%s", text) }}
+	w := &work.Worker{Wait: waitPiece, Stdout: c.stdout, Stderr: c.stderr,
+		Note: func(text string) { c.note("%s", text) }}
 	cmd := &cobra.Command{
 		Use:               "work TYPE/KEY... QUEUE [flags] -- COMMAND [ARG...]",
 		Args:              cobra.MinimumNArgs(2),
@@ -40,21 +41,28 @@ func (c *cli) queueWorkCommand() *cobra.Command {
 			if _, err := exec.LookPath(args[2]); err != nil {
 				return usageError{err}
 			}
-			return c.on(func(ctx context.Context, t *target, args []string) error { return t.work(ctx, w, args[0], args[1:]) })(cmd, args)
+			return c.on(func(ctx context.Context, t *target,
+				args []string) error {
+				return t.work(ctx, w, args[0], args[1:])
+			})(cmd, args)
 		},
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&w.Count, "workers", 1, "how many commands run at a time")
-	flags.DurationVar(&w.Lock, "lock", host.DefaultQueueLock, "for how long to lock a message at a time; the lock is extended while the command runs")
-	flags.BoolVar(&w.Reply, "reply", false, "the command's standard output, JSON, is the reply for a sender that waits for one")
-	flags.BoolVar(&w.Drain, "drain", false, "end when there is nothing to receive; the exit status is 1 if every attempt failed")
+	flags.DurationVar(&w.Lock, "lock", host.DefaultQueueLock,
+		"for how long to lock a message at a time; the lock is extended while the command runs")
+	flags.BoolVar(&w.Reply, "reply", false,
+		"the command's standard output, JSON, is the reply for a sender that waits for one")
+	flags.BoolVar(&w.Drain, "drain", false,
+		"end when there is nothing to receive; the exit status is 1 if every attempt failed")
 	return cmd
 }
 
 // work runs a command for the messages of a queue. With --json what commands print goes to standard
 // error.
 func (t *target) work(ctx context.Context, w *work.Worker, queue string, command []string) error {
-	w.Queue, w.Command, w.Env = remoteQueue{t, queue}, command, []string{"CAIRN_ACTOR=" + t.String(), "CAIRN_QUEUE=" + queue}
+	w.Queue, w.Command, w.Env = remoteQueue{t, queue}, command,
+		[]string{"CAIRN_ACTOR=" + t.String(), "CAIRN_QUEUE=" + queue}
 	w.Report = func(r work.Result) {
 		if t.c.json {
 			_ = t.c.printJSON(r) // the message is settled whether or not it can be said
@@ -89,11 +97,13 @@ func (q remoteQueue) Receive(ctx context.Context, lock, wait time.Duration) (*ho
 }
 
 func (q remoteQueue) Ack(ctx context.Context, receipt string, reply host.Raw) (bool, error) {
-	return lost(ask(ctx, q.t, method.QueueAck, &host.QueueAckInput{Queue: q.name, Receipts: []string{receipt}, Reply: reply}, askOptions{}))
+	return lost(ask(ctx, q.t, method.QueueAck,
+		&host.QueueAckInput{Queue: q.name, Receipts: []string{receipt}, Reply: reply}, askOptions{}))
 }
 
 func (q remoteQueue) Nack(ctx context.Context, receipt, cause string) (bool, error) {
-	return lost(ask(ctx, q.t, method.QueueNack, &host.QueueNackInput{Queue: q.name, Receipts: []string{receipt}, Error: cause}, askOptions{}))
+	return lost(ask(ctx, q.t, method.QueueNack,
+		&host.QueueNackInput{Queue: q.name, Receipts: []string{receipt}, Error: cause}, askOptions{}))
 }
 
 func (q remoteQueue) Extend(ctx context.Context, receipt string, lock time.Duration) (bool, error) {

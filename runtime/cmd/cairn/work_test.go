@@ -17,7 +17,8 @@ import (
 func TestWorkKeepsTheEndOfWhatACommandSays(t *testing.T) {
 	s := newScene(t)
 	s.run(strings.Fields("queue send cell/acme mail 1"), "")
-	at(t, s.server.URL, "queue", "work", "cell/acme", "mail", "--drain", "--", "sh", "-c", `i=0; while [ $i -lt 2000 ]; do echo "line ü $i" >&2; i=$((i+1)); done; exit 1`)
+	at(t, s.server.URL, "queue", "work", "cell/acme", "mail", "--drain", "--", "sh", "-c",
+		`i=0; while [ $i -lt 2000 ]; do echo "line ü $i" >&2; i=$((i+1)); done; exit 1`)
 	all := documents[host.ListedMessage](t, s.run(strings.Fields("queue peek cell/acme mail --json"), "").stdout)
 	got := all[0].Error
 	errorIf(t, len(got) > 1024 || !strings.HasSuffix(got, "line ü 1999") || !strings.HasPrefix(got, "exit status 1: "),

@@ -99,7 +99,8 @@ func (c *cli) workflowVerb(m method.Typed[host.WorkflowControlInput, method.None
 			case dir != "" && (len(args) == 0 || many.dryRun):
 				return usagef("--data needs an actor, and knows no --dry-run")
 			case dir != "":
-				return c.controlOffline(cmd.Context(), dir, args[0], done, host.RunControl{Verb: m.Row.Name, Reason: in.Reason})
+				return c.controlOffline(cmd.Context(), dir, args[0], done,
+					host.RunControl{Verb: m.Row.Name, Reason: in.Reason})
 			case len(args) > 0:
 				return c.on(func(ctx context.Context, t *target, _ []string) error {
 					out, err := ask(ctx, t, m, &in, askOptions{})
@@ -116,7 +117,8 @@ func (c *cli) workflowVerb(m method.Typed[host.WorkflowControlInput, method.None
 	}
 	many.flags(cmd.Flags())
 	if m.Row.Offline {
-		cmd.Flags().StringVar(&dir, "data", "", "do it in the data `directory` of a node that is stopped, instead of asking a node")
+		cmd.Flags().StringVar(&dir, "data", "",
+			"do it in the data `directory` of a node that is stopped, instead of asking a node")
 		_ = cmd.MarkFlagDirname("data")
 	}
 	if m.Row.Name != host.WorkflowResume {
@@ -247,10 +249,12 @@ func (c *cli) workflowExportCommand() *cobra.Command {
 				_, err := c.stdout.Write(out.Recording)
 				return err
 			}
-			if _, err := file.Write(name, force, func(w io.Writer) error { _, err := w.Write(out.Recording); return err }); err != nil {
+			if _, err := file.Write(name, force,
+				func(w io.Writer) error { _, err := w.Write(out.Recording); return err }); err != nil {
 				return err
 			}
-			return t.result(map[string]any{"file": name, "bytes": len(out.Recording)}, "%s: %d bytes\n", name, len(out.Recording))
+			return t.result(map[string]any{"file": name, "bytes": len(out.Recording)},
+				"%s: %d bytes\n", name, len(out.Recording))
 		}),
 	}
 	cmd.Flags().StringVar(&name, "out", "", "the `file` to write")

@@ -26,7 +26,8 @@ type runSelection struct {
 func (s *runSelection) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.typ, "type", "", "only runs of actors of this type")
 	flags.StringVar(&s.state, "state", "", "only runs in this state: paused or failed")
-	flags.StringVar(&s.pausedFor, "paused-for", "", "only runs that are paused for this `reason`, such as diverged or operator")
+	flags.StringVar(&s.pausedFor, "paused-for", "",
+		"only runs that are paused for this `reason`, such as diverged or operator")
 	flags.DurationVar(&s.older, "older", 0, "only runs that were paused, or failed, at least so long ago")
 	flags.IntVar(&s.limit, "limit", 100, "how many runs at most; 0 for all")
 }
@@ -59,7 +60,8 @@ func (s *runSelection) check() error {
 
 // each calls f for every run that is selected, up to the limit, and reports whether there may be
 // more.
-func (s *runSelection) each(ctx context.Context, c *cli, n host.RunLister, f func(*host.ListedRun) error) (more bool, err error) {
+func (s *runSelection) each(ctx context.Context, c *cli, n host.RunLister,
+	f func(*host.ListedRun) error) (more bool, err error) {
 	q := host.RunQuery{Type: s.typ, State: wfhost.State(s.state), Reason: wfhost.PauseReason(s.pausedFor)}
 	if s.older > 0 {
 		q.Before = time.Now().Add(-s.older)
@@ -129,7 +131,8 @@ func (c *cli) printListedRuns(ctx context.Context, n host.RunLister, s *runSelec
 		if printed == 1 {
 			t.Row("ACTOR", "WORKFLOW", "STATE", "REASON", "SINCE", "NEXT", "TEXT")
 		}
-		t.Row(formatAddress(r.Type, r.Key), table.OneLine(r.Workflow), string(r.State), reason(string(r.Reason)), table.Clock(r.Since), table.Clock(r.Next), reason(r.Text))
+		t.Row(formatAddress(r.Type, r.Key), table.OneLine(r.Workflow), string(r.State),
+			reason(string(r.Reason)), table.Clock(r.Since), table.Clock(r.Next), reason(r.Text))
 		return nil
 	})
 	t.Flush()
@@ -227,7 +230,8 @@ func (b *runBulk) run(ctx context.Context) error {
 		return errors.New("not confirmed: everything is left as it is")
 	}
 	b.do = func(ctx context.Context, t *target) (bool, error) {
-		_, err := ask(ctx, t, b.method, &host.WorkflowControlInput{Reason: b.in.Reason, Run: ids[t.String()]}, askOptions{})
+		_, err := ask(ctx, t, b.method,
+			&host.WorkflowControlInput{Reason: b.in.Reason, Run: ids[t.String()]}, askOptions{})
 		return true, err
 	}
 	if err := b.all(ctx, n, actors); err != nil {

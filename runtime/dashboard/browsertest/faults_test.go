@@ -14,13 +14,15 @@ func TestEditorsAndReasons(t *testing.T) {
 	s.call("cell/acme", "kv.set_index", object{"prefix": []any{"note"}, "fields": []any{object{"path": "title"}}})
 	var mutations []any
 	for i := range 3 { // a word that all have gets scores such as 8.1e-07
-		mutations = append(mutations, object{"op": "put", "key": []any{"note", i}, "value": object{"title": "apple" + strings.Repeat(" pear", 20*i)}})
+		mutations = append(mutations,
+			object{"op": "put", "key": []any{"note", i}, "value": object{"title": "apple" + strings.Repeat(" pear", 20*i)}})
 	}
 	s.call("cell/acme", "kv.commit", object{"mutations": mutations})
 	b := s.open("#/actor/cell/acme/-/store/search?find=apple")
 	b.until("document.querySelectorAll('[aria-label=Matches] tbody tr').length === 3")
 
-	s.call("cell/acme", "kv.commit", object{"mutations": []any{object{"op": "put", "key": []any{"long"}, "value": strings.Repeat("x", 50_000)}}})
+	s.call("cell/acme", "kv.commit",
+		object{"mutations": []any{object{"op": "put", "key": []any{"long"}, "value": strings.Repeat("x", 50_000)}}})
 	b.visit("/actor/cell/acme/-/store/entries?key=" + url.QueryEscape(`["long"]`))
 	b.click("show all")
 	rows := "document.querySelectorAll('[aria-label=Entries] tbody tr').length === "
@@ -227,7 +229,8 @@ func TestLongNames(t *testing.T) {
 	at := "cell/" + long
 	s.call(at, "kv.commit", object{"mutations": []any{object{"op": "put", "key": []any{long, long}, "value": long}}})
 	s.call(at, "queue.send", object{"queue": long[:50], "messages": []any{object{"body": long}}})
-	s.call(at, "schedule.set", object{"name": long[:50], "cron": "0 3 * * *", "payload": object{"queue": "jobs", "body": strings.Repeat(long, 2)}})
+	s.call(at, "schedule.set",
+		object{"name": long[:50], "cron": "0 3 * * *", "payload": object{"queue": "jobs", "body": strings.Repeat(long, 2)}})
 	s.call(at, "sql.exec", object{"reason": "a test", "sql": `CREATE TABLE "` + long + `" (n INTEGER)`})
 	b := s.open("")
 	for _, page := range []struct {
@@ -249,7 +252,10 @@ func TestLongNames(t *testing.T) {
 			if wide := js[int](b, "document.documentElement.scrollWidth"); wide > int(width) {
 				t.Errorf("%s is %d pixels wide of %d", page.at, wide, width)
 			}
-			if page.within != "" && !js[bool](b, "((times, all) => (times.forEach((e) => { e.innerText = '1 h 59 min ago'; }), all.length > 0 && all.every((e) => e.getBoundingClientRect().left >= e.closest('td').getBoundingClientRect().left && e.getBoundingClientRect().right <= e.closest('.scroll').getBoundingClientRect().right)))([...document.querySelectorAll('tbody time')].filter((e) => /now|ago|in /.test(e.innerText)), [...document.querySelectorAll('"+page.within+"')])") { // the longest that a time takes
+			// the longest that a time takes
+			if page.within != "" &&
+				!js[bool](b,
+					"((times, all) => (times.forEach((e) => { e.innerText = '1 h 59 min ago'; }), all.length > 0 && all.every((e) => e.getBoundingClientRect().left >= e.closest('td').getBoundingClientRect().left && e.getBoundingClientRect().right <= e.closest('.scroll').getBoundingClientRect().right)))([...document.querySelectorAll('tbody time')].filter((e) => /now|ago|in /.test(e.innerText)), [...document.querySelectorAll('"+page.within+"')])") {
 				t.Errorf("on %s at %d pixels something is cut off", page.at, width)
 			}
 		}

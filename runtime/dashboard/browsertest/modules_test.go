@@ -30,8 +30,10 @@ func TestModules(t *testing.T) {
 		}
 	}
 	// Bytes that are not CBOR are an error, and take no time or memory.
-	for _, bad := range []string{"", "1b", "9bffffffffffffffff", "bbffffffffffffffff", "7bffffffffffffffff", "5f", "ff", "0101", "f8", "c0", "62ff"} {
-		if js[bool](b, "(() => { try { m.decode(Uint8Array.from('"+bad+"'.match(/../g) ?? [], (x) => parseInt(x, 16))); return true; } catch { return false; } })()") {
+	for _, bad := range []string{"", "1b", "9bffffffffffffffff", "bbffffffffffffffff", "7bffffffffffffffff", "5f", "ff",
+		"0101", "f8", "c0", "62ff"} {
+		if js[bool](b, "(() => { try { m.decode(Uint8Array.from('"+bad+
+			"'.match(/../g) ?? [], (x) => parseInt(x, 16))); return true; } catch { return false; } })()") {
 			t.Errorf("%s is decoded", bad)
 		}
 	}

@@ -23,7 +23,8 @@ func TestPages(t *testing.T) {
 	b := s.open("")
 	b.shows("No token.")
 	b.until("document.querySelector('.tiles')")
-	t.Logf("the first load has %d bytes; the overview was there after %d ms", js[int](b, "performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation')).filter((e) => e.name.includes('/dashboard/')).reduce((n, e) => n + e.transferSize, 0)"),
+	t.Logf("the first load has %d bytes; the overview was there after %d ms",
+		js[int](b, "performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation')).filter((e) => e.name.includes('/dashboard/')).reduce((n, e) => n + e.transferSize, 0)"),
 		js[int](b, "Math.round(performance.getEntriesByName('overview')[0]?.startTime ?? -1)"))
 	const acme, fragment = "/actor/cell/acme/-/", "&lt;"
 	b.size(390, 844)
@@ -178,7 +179,8 @@ func TestPagesOfSeveralActorsHaveOneStream(t *testing.T) {
 	js[bool](b, "(window.down = false, true)")
 	b.shows("1 of 3 actors live")
 	// A span that has not ended is as long as the latest that came in.
-	js[bool](b, "(streams.get('a')('span', { trace_id: '"+id+"', span_id: 'ended', parent_id: 'open', name: 'ended', start: '2027-01-01T00:00:00Z', end: '2027-01-01T00:00:10Z' }), true)")
+	js[bool](b, "(streams.get('a')('span', { trace_id: '"+id+
+		"', span_id: 'ended', parent_id: 'open', name: 'ended', start: '2027-01-01T00:00:00Z', end: '2027-01-01T00:00:10Z' }), true)")
 	b.until("document.querySelectorAll('.wf-bar b').length === 2 && document.querySelector('.wf-bar b.open').style.width === '100%'")
 
 	// Without the listing index, the traces of the node are those of the latest of any 200 actors.
@@ -213,7 +215,8 @@ func TestHiddenPagesFollowNothing(t *testing.T) {
 		s.call("cell/acme", "stream.append", object{"stream": "tokens", "items": []any{key}})
 	}
 	put("before")
-	const live, rows = "document.querySelector('.live .badge.good')", "[...document.querySelectorAll('tbody tr')].filter((e) => e.innerText.includes('%s')).length === %d"
+	const live, rows = "document.querySelector('.live .badge.good')",
+		"[...document.querySelectorAll('tbody tr')].filter((e) => e.innerText.includes('%s')).length === %d"
 	b := s.open("")
 	for _, page := range []struct {
 		at   string

@@ -43,9 +43,10 @@ var (
 	tenants          = actor.NewType[tenant]("tenant")
 	plan             = actor.NewAttribute[string](tenants, "plan")
 	choose           = actor.NewAction[string, actor.None](tenants, "choose")
-	tenantDefinition = actor.Define(tenants, actor.Spec[tenant]{}, actor.On(choose, func(_ *tenant, ctx *actor.Context, name string) (actor.None, error) {
-		return actor.None{}, plan.Set(ctx, name)
-	}))
+	tenantDefinition = actor.Define(tenants, actor.Spec[tenant]{},
+		actor.On(choose, func(_ *tenant, ctx *actor.Context, name string) (actor.None, error) {
+			return actor.None{}, plan.Set(ctx, name)
+		}))
 )
 
 // browser starts one Chromium for all tests.
@@ -53,7 +54,8 @@ var browser = sync.OnceValues(func() (context.Context, error) {
 	if _, err := exec.LookPath("chromium"); err != nil {
 		return nil, fmt.Errorf("%w: make test installs it", err)
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.Flag("disable-gpu", true), chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(patience),
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.Flag("disable-gpu", true),
+		chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(patience),
 		chromedp.Flag("host-resolver-rules", "MAP *.example 127.0.0.1")) // as a site does that points a name of its own at this machine
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium's sandbox refuses root
@@ -184,7 +186,8 @@ func (s *site) fly(n int) {
 		}
 	}
 	// A very late one has a claim, whose run waits for documents.
-	if _, err := traffic.Depart.Call(s.t.Context(), traffic.Airports.Ref(s.rt, "ORD"), traffic.Flight{Number: 100_000, Destination: "LAX", Delay: 500}); err != nil {
+	if _, err := traffic.Depart.Call(s.t.Context(), traffic.Airports.Ref(s.rt, "ORD"),
+		traffic.Flight{Number: 100_000, Destination: "LAX", Delay: 500}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -203,13 +206,18 @@ func (s *site) store(actor string) {
 		object{"op": "put", "key": []any{"exact"}, "value": json.RawMessage("9007199254740993")})
 	s.call(actor, "kv.commit", object{"mutations": mutations})
 	s.call(actor, "kv.set_scope", object{"prefix": []any{"user"}, "log": true, "keep_versions": 5, "max_keys": 100})
-	s.call(actor, "queue.send", object{"queue": "jobs", "messages": []any{object{"body": hostile}, object{"body": object{"to": "ann"}, "delay_ms": 3_600_000}}})
+	s.call(actor, "queue.send",
+		object{"queue": "jobs", "messages": []any{object{"body": hostile}, object{"body": object{"to": "ann"}, "delay_ms": 3_600_000}}})
 	s.call(actor, "queue.skip", object{"queue": "jobs"})
 	s.call(actor, "queue.send", object{"queue": "jobs", "messages": []any{object{"body": object{"n": 1, "html": hostile}}}})
 	s.call(actor, "stream.append", object{"stream": "tokens", "items": []any{"one", hostile}})
 	s.call(actor, "schedule.set", object{"name": "nightly", "cron": "0 3 * * *", "payload": object{"queue": "jobs", "body": hostile}})
-	s.call(actor, "sql.exec", object{"reason": "a test", "sql": `CREATE TABLE "` + strings.ReplaceAll(hostile, `"`, `""`) + `" (html TEXT, n INTEGER); CREATE TABLE customer (name TEXT, n INTEGER)`})
-	s.call(actor, "sql.exec", object{"reason": "a test", "sql": "INSERT INTO customer VALUES (?1, 9007199254740993)", "args": []any{hostile}})
+	s.call(actor, "sql.exec",
+		object{"reason": "a test",
+			"sql": `CREATE TABLE "` + strings.ReplaceAll(hostile, `"`, `""`) +
+				`" (html TEXT, n INTEGER); CREATE TABLE customer (name TEXT, n INTEGER)`})
+	s.call(actor, "sql.exec",
+		object{"reason": "a test", "sql": "INSERT INTO customer VALUES (?1, 9007199254740993)", "args": []any{hostile}})
 	s.call(actor, "token.create", object{"rights": []any{"read"}, "label": hostile})
 }
 
@@ -326,7 +334,9 @@ func js[T any](b *tab, expression string) T {
 // until waits until an expression of the page is true.
 func (b *tab) until(expression string) {
 	b.t.Helper()
-	_, err := chromedp.Run(b.ctx, chromedp.Poll[bool]("Boolean("+expression+")", chromedp.WithPollingTimeout(patience), chromedp.WithPollingInterval(25*time.Millisecond)))
+	_, err := chromedp.Run(b.ctx,
+		chromedp.Poll[bool]("Boolean("+expression+")", chromedp.WithPollingTimeout(patience),
+			chromedp.WithPollingInterval(25*time.Millisecond)))
 	if err != nil {
 		b.t.Fatalf("%s: %v; the page says:\n%s", expression, err, js[string](b, "document.body.innerText.slice(0, 3000)"))
 	}
@@ -341,7 +351,8 @@ func (b *tab) shows(text string) {
 // visit shows a page of the dashboard and waits until all of it is there.
 func (b *tab) visit(fragment string) {
 	b.t.Helper()
-	js[bool](b, "(document.getElementById('content').replaceChildren(), location.hash = "+quote("#"+fragment)+", dispatchEvent(new HashChangeEvent('hashchange')))")
+	js[bool](b, "(document.getElementById('content').replaceChildren(), location.hash = "+quote("#"+fragment)+
+		", dispatchEvent(new HashChangeEvent('hashchange')))")
 	b.until("document.querySelector('.page[data-ready]') && !document.querySelector('.loading')")
 }
 
@@ -365,9 +376,11 @@ func (b *tab) click(text string) {
 func (b *tab) fill(pairs ...string) {
 	b.t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
-		find := "(document.querySelector('dialog[open]') ?? document).querySelector(`[name=\"" + pairs[i] + "\"], [aria-label=\"" + pairs[i] + "\"]`)"
+		find := "(document.querySelector('dialog[open]') ?? document).querySelector(`[name=\"" + pairs[i] +
+			"\"], [aria-label=\"" + pairs[i] + "\"]`)"
 		b.until(find)
-		js[bool](b, "((e) => { e.focus(); e.value = "+quote(pairs[i+1])+"; e.dispatchEvent(new Event('input', {bubbles: true})); e.dispatchEvent(new Event('change', {bubbles: true})); return true; })("+find+")")
+		js[bool](b, "((e) => { e.focus(); e.value = "+quote(pairs[i+1])+
+			"; e.dispatchEvent(new Event('input', {bubbles: true})); e.dispatchEvent(new Event('change', {bubbles: true})); return true; })("+find+")")
 	}
 }
 

@@ -110,7 +110,8 @@ func TestRepair(t *testing.T) {
 	s.store("cell/acme")
 	depart := func(number int64) {
 		t.Helper()
-		_, err := traffic.Depart.Call(t.Context(), traffic.Airports.Ref(s.rt, "DEN"), traffic.Flight{Number: number, Destination: "LAX", Delay: 90})
+		_, err := traffic.Depart.Call(t.Context(), traffic.Airports.Ref(s.rt, "DEN"),
+			traffic.Flight{Number: number, Destination: "LAX", Delay: 90})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -325,7 +326,8 @@ func TestInspector(t *testing.T) {
 	if js[bool](b, "[...document.querySelectorAll('button')].some((e) => e.innerText === 'Pause')") {
 		t.Error("the page has verbs")
 	}
-	for at, want := range map[string]string{"keys": "kv-scope", "queues": "onerror", "store/entries": "exact", "timers": "nightly", "state": "as of version", "usage": "Time in handlers"} {
+	for at, want := range map[string]string{"keys": "kv-scope", "queues": "onerror", "store/entries": "exact",
+		"timers": "nightly", "state": "as of version", "usage": "Time in handlers"} {
 		b.visit("/actor/cell/acme/-/" + at)
 		b.shows(want)
 	}
@@ -335,7 +337,8 @@ func TestInspector(t *testing.T) {
 
 	made = s.call("cell/acme", "token.create", object{"rights": []any{"read"}})
 	b = s.open("#token=" + made["token"].(string) + "&to=/actor/cell/acme/-/")
-	b.until("location.hash === '#/actor/cell/acme/-/store' && document.querySelector('[aria-current]')?.innerText === 'Store'") // all that it allows
+	// all that it allows
+	b.until("location.hash === '#/actor/cell/acme/-/store' && document.querySelector('[aria-current]')?.innerText === 'Store'")
 	b.shows("Search indexes")
 }
 

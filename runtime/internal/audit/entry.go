@@ -83,7 +83,8 @@ func (l *Log) Begin(ctx context.Context, verb string, input []byte, from *kernel
 func (l *Log) entry(ctx context.Context, verb string, from *kernel.Caller) *Entry {
 	e := &Entry{log: l, row: row{Verb: verb, Channel: "go"}}
 	if o := audit.Of(ctx); o != nil {
-		e.row.Channel, e.row.Principal, e.row.Remote, e.row.Reason = cmp.Or(o.Channel, "go"), plain(o.Principal), plain(o.Remote), plain(o.Reason)
+		e.row.Channel, e.row.Principal, e.row.Remote, e.row.Reason = cmp.Or(o.Channel, "go"),
+			plain(o.Principal), plain(o.Remote), plain(o.Reason)
 	}
 	if from != nil {
 		e.row.Channel, e.row.Principal, e.row.Remote = "actor", "", ""
@@ -228,7 +229,8 @@ func (e *Entry) encode() ([]byte, error) {
 // published is the data of the message to NATS.
 func (e *Entry) published() any {
 	m := map[string]any{"verb": e.row.Verb, "channel": e.row.Channel}
-	for name, text := range map[string]string{"principal": e.row.Principal, "remote": e.row.Remote, "reason": e.row.Reason} {
+	for name, text := range map[string]string{"principal": e.row.Principal, "remote": e.row.Remote,
+		"reason": e.row.Reason} {
 		if text != "" {
 			m[name] = text
 		}

@@ -125,8 +125,10 @@ func (l *Log) next() <-chan struct{} {
 // only from outside, or with a reason: the program and its actors use it as they use any other
 // method. If the type does open it, it counts only with a reason. The holder of a token is no
 // operator. The error says that the reason is none.
-func (l *Log) Verb(ctx context.Context, row method.Row, open host.Open, r *host.Request, from *kernel.Caller) (context.Context, *Entry, error) {
-	if l == nil || row.Kind != host.Action || row.By(open) != method.Operators && !(row.Openable() && Reasoned(ctx)) || token.Of(ctx) != nil {
+func (l *Log) Verb(ctx context.Context, row method.Row, open host.Open, r *host.Request,
+	from *kernel.Caller) (context.Context, *Entry, error) {
+	if l == nil || row.Kind != host.Action ||
+		row.By(open) != method.Operators && !(row.Openable() && Reasoned(ctx)) || token.Of(ctx) != nil {
 		return ctx, nil, nil
 	}
 	if row.Caller != method.Operators && (from != nil || !told(ctx)) {

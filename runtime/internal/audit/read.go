@@ -73,7 +73,8 @@ func selected(q *audit.Query, namespace string, r *engine.AuditRecord) (audit.Re
 	key := r.Of.Key
 	switch {
 	case r.Damaged && r.Of.Namespace == "" && q.Type == "":
-	case r.Of.Namespace != namespace, q.Type != "" && q.Type != r.Of.Type, len(key) < len(q.Prefix), q.Exact && len(key) > len(q.Prefix),
+	case r.Of.Namespace != namespace, q.Type != "" &&
+		q.Type != r.Of.Type, len(key) < len(q.Prefix), q.Exact && len(key) > len(q.Prefix),
 		!slices.Equal(q.Prefix, key[:len(q.Prefix)]):
 		return audit.Record{}, false
 	}
@@ -83,7 +84,8 @@ func selected(q *audit.Query, namespace string, r *engine.AuditRecord) (audit.Re
 
 // show returns a record as it is read.
 func show(r *engine.AuditRecord) audit.Record {
-	shown := audit.Record{ID: r.Seq, Time: time.UnixMicro(int64(r.Seq)).UTC(), Type: r.Of.Type, Key: append([]string{}, r.Of.Key...), Damaged: true}
+	shown := audit.Record{ID: r.Seq, Time: time.UnixMicro(int64(r.Seq)).UTC(), Type: r.Of.Type,
+		Key: append([]string{}, r.Of.Key...), Damaged: true}
 	var v row
 	if r.Damaged || record.Decode(slices.Clone(r.Record), &v) != nil {
 		return shown
@@ -93,7 +95,8 @@ func show(r *engine.AuditRecord) audit.Record {
 			return shown
 		}
 	}
-	shown.Damaged, shown.Time, shown.ActorID, shown.Version, shown.Verb = false, time.UnixMicro(v.Time).UTC(), v.ActorID, v.Version, v.Verb
+	shown.Damaged, shown.Time, shown.ActorID, shown.Version, shown.Verb = false,
+		time.UnixMicro(v.Time).UTC(), v.ActorID, v.Version, v.Verb
 	shown.Channel, shown.Principal, shown.Remote, shown.Reason = v.Channel, v.Principal, v.Remote, v.Reason
 	shown.Input, shown.Before, shown.After = v.Input, v.Before, v.After
 	return shown
@@ -117,15 +120,18 @@ func Follow(ctx context.Context, k *kernel.Kernel, q audit.Query, f func(*audit.
 	if l == nil {
 		return host.Errorf(host.FailedPrecondition, "the node has no audit log")
 	}
-	for field, given := range map[string]bool{"until": !q.Until.IsZero(), "cursor": q.Before != 0, "limit": q.Limit != 0} {
+	for field, given := range map[string]bool{"until": !q.Until.IsZero(), "cursor": q.Before != 0,
+		"limit": q.Limit != 0} {
 		if given {
-			return host.Errorf(host.InvalidArgument, "what follows the audit log has no end, and takes no %s", field).With("field", field)
+			return host.Errorf(host.InvalidArgument,
+				"what follows the audit log has no end, and takes no %s", field).With("field", field)
 		}
 	}
 	if q.After == 0 && q.Since.IsZero() {
 		q.Since = time.Now()
 	}
-	q.After, q.Since = stored(k.Store, k.Options.Namespace, &q, false).After, time.Time{} // once: the clock may be set back
+	// once: the clock may be set back
+	q.After, q.Since = stored(k.Store, k.Options.Namespace, &q, false).After, time.Time{}
 	for {
 		news := l.next()
 		for more := true; more && ctx.Err() == nil; {

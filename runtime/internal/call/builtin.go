@@ -13,9 +13,11 @@ import (
 )
 
 // builtin calls a built-in method, waiting for what it asks for if the caller wants to.
-func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host.Request, from *kernel.Caller, span host.Span) (host.Reply, error) {
+func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host.Request,
+	from *kernel.Caller, span host.Span) (host.Reply, error) {
 	if r.Create {
-		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot create an actor explicitly", r.Method).With("create", r.Method)
+		return host.Reply{},
+			host.Errorf(host.InvalidArgument, "%q cannot create an actor explicitly", r.Method).With("create", r.Method)
 	}
 	if from == nil && b.Row.Counted(t.Open()) {
 		if err := p.admit(t, r); err != nil {
@@ -64,12 +66,15 @@ func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host
 	}
 }
 
-func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *host.Request, from *kernel.Caller, span host.Span) (host.Reply, error) {
+func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *host.Request,
+	from *kernel.Caller, span host.Span) (host.Reply, error) {
 	if from == nil && p.k.Draining.Load() {
 		return host.Reply{}, fault.Unavailable("the node is shutting down")
 	}
 	if b.Row.Reasoned && !audit.Reasoned(ctx) {
-		return host.Reply{}, host.Errorf(host.InvalidArgument, "%s needs a reason, for the audit log", b.Row.Name).With("field", "reason")
+		return host.Reply{},
+			host.Errorf(host.InvalidArgument, "%s needs a reason, for the audit log", b.Row.Name).
+				With("field", "reason")
 	}
 	ctx, entry, err := p.audit.Verb(ctx, b.Row, t.Open(), r, from)
 	if err != nil {

@@ -84,7 +84,8 @@ func (p *Router) Look(ctx context.Context, a host.Address, name string, f func(*
 	}
 	b := &Method{unwoken: true}
 	b.Row.Name = name
-	_, err = p.queryBuiltin(ctx, t, &host.Request{Address: a, Existing: true}, nil, host.Untraced, b, func(q *Query) ([]byte, error) { return nil, f(q) })
+	_, err = p.queryBuiltin(ctx, t, &host.Request{Address: a, Existing: true}, nil, host.Untraced,
+		b, func(q *Query) ([]byte, error) { return nil, f(q) })
 	return err
 }
 

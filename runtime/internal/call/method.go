@@ -58,7 +58,8 @@ func bound(row *method.Row, b *Method) *Method {
 
 // answer decodes an input, and encodes the output that f makes of it. A value that is not nil is
 // the input as it is, and becomes the output.
-func (b *Method) answer(codec host.Codec, input []byte, value *any, f func(in any) (out any, err error)) ([]byte, error) {
+func (b *Method) answer(codec host.Codec, input []byte, value *any,
+	f func(in any) (out any, err error)) ([]byte, error) {
 	in, encoded := *value, *value == nil
 	switch {
 	case encoded:
@@ -90,14 +91,16 @@ func (b *Method) Answer(req *host.Request, f func(in any) (out any, err error)) 
 // Act binds a method that writes, in a turn that does not touch the instance.
 //
 //go:noinline
-func Act[In, Out any](m method.Typed[In, Out], f func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *In) (Out, error)) *Method {
+func Act[In, Out any](m method.Typed[In, Out],
+	f func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *In) (Out, error)) *Method {
 	return act(m.Row, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in any) (any, error) {
 		out, err := f(c, h, codec, in.(*In))
 		return &out, err
 	})
 }
 
-func act(row *method.Row, f func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in any) (out any, err error)) *Method {
+func act(row *method.Row,
+	f func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in any) (out any, err error)) *Method {
 	b := &Method{values: true}
 	b.Run = func(c *kernel.Core, w *kernel.Work) ([]byte, error) {
 		out, err := c.RunTurn(w, row.Name, false, func(h *kernel.Turn) ([]byte, error) {
@@ -162,14 +165,16 @@ func AskAny(row *method.Row, f func(r *Query, codec host.Codec, in any) (out any
 // Serve binds a method that runs beside the actor.
 //
 //go:noinline
-func Serve[In, Out any](m method.Typed[In, Out], f func(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *In) (Out, error)) *Method {
+func Serve[In, Out any](m method.Typed[In, Out],
+	f func(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *In) (Out, error)) *Method {
 	return serve(m.Row, func(s *kernel.Kernel, ctx context.Context, on kernel.Target, in any) (any, error) {
 		out, err := f(s, ctx, on, in.(*In))
 		return &out, err
 	})
 }
 
-func serve(row *method.Row, f func(s *kernel.Kernel, ctx context.Context, on kernel.Target, in any) (out any, err error)) *Method {
+func serve(row *method.Row,
+	f func(s *kernel.Kernel, ctx context.Context, on kernel.Target, in any) (out any, err error)) *Method {
 	b := new(Method)
 	b.serve = func(ctx context.Context, s *kernel.Kernel, t *kernel.Type, req *host.Request, from *kernel.Caller, span host.Span) ([]byte, error) {
 		on := kernel.Target{
@@ -208,7 +213,8 @@ func Bare(b *Method) *Method {
 // Waiting lets calls wait for a topic that depends on the input, while the output is empty.
 //
 //go:noinline
-func Waiting[In any](b *Method, topic func(in *In) (topic string, ms int64), empty func(in *In, codec host.Codec, out []byte) bool) *Method {
+func Waiting[In any](b *Method, topic func(in *In) (topic string, ms int64),
+	empty func(in *In, codec host.Codec, out []byte) bool) *Method {
 	b.wait = func(in any) (string, int64) { return topic(in.(*In)) }
 	b.empty = func(in any, codec host.Codec, out []byte) bool { return empty(in.(*In), codec, out) }
 	return b

@@ -44,7 +44,8 @@ func (r *Query) Enter() error {
 	r.mu.Lock()
 	if r.Closed {
 		r.mu.Unlock()
-		return host.Errorf(host.FailedPrecondition, "the query is over: a handler's context must not be used after it returned")
+		return host.Errorf(host.FailedPrecondition,
+			"the query is over: a handler's context must not be used after it returned")
 	}
 	return nil
 }
@@ -273,7 +274,8 @@ type base interface{ query() *Query }
 func (r *Query) query() *Query { return r }
 
 // query answers a query while its caller waits, without a turn.
-func (p *Router) query(ctx context.Context, t *kernel.Type, method int, req *host.Request, from *kernel.Caller, span host.Span) (host.Reply, error) {
+func (p *Router) query(ctx context.Context, t *kernel.Type, method int, req *host.Request,
+	from *kernel.Caller, span host.Span) (host.Reply, error) {
 	h := p.newQuery()
 	r := h.query()
 	if err := p.open(ctx, r, t, req, from, span, false); err != nil {
@@ -285,7 +287,8 @@ func (p *Router) query(ctx context.Context, t *kernel.Type, method int, req *hos
 
 // queryBuiltin answers a built-in query by a function, also of an actor that does not wake: such a
 // query runs no code of it.
-func (p *Router) queryBuiltin(ctx context.Context, t *kernel.Type, req *host.Request, from *kernel.Caller, span host.Span, b *Method, f func(*Query) ([]byte, error)) (host.Reply, error) {
+func (p *Router) queryBuiltin(ctx context.Context, t *kernel.Type, req *host.Request,
+	from *kernel.Caller, span host.Span, b *Method, f func(*Query) ([]byte, error)) (host.Reply, error) {
 	r := new(Query)
 	err := p.open(ctx, r, t, req, from, span, b.unwoken)
 	if host.CodeOf(err) == host.ActorFailed {
@@ -306,7 +309,8 @@ func (p *Router) queryBuiltin(ctx context.Context, t *kernel.Type, req *host.Req
 
 // open makes r a query that reads the last commit, until it is answered. An actor that sleeps is
 // woken, or with unwoken read as it is.
-func (p *Router) open(ctx context.Context, r *Query, t *kernel.Type, req *host.Request, from *kernel.Caller, span host.Span, unwoken bool) error {
+func (p *Router) open(ctx context.Context, r *Query, t *kernel.Type, req *host.Request,
+	from *kernel.Caller, span host.Span, unwoken bool) error {
 	if from != nil && from.Kind == kernel.FromTurn {
 		if err := from.Waiter.Flush(); err != nil {
 			return err
@@ -341,7 +345,8 @@ func (p *Router) open(ctx context.Context, r *Query, t *kernel.Type, req *host.R
 }
 
 // init makes r a query that reads a view, until it is answered.
-func (r *Query) init(ctx context.Context, a *kernel.Actor, v *view.View, req *host.Request, from *kernel.Caller, of host.Span) {
+func (r *Query) init(ctx context.Context, a *kernel.Actor, v *view.View, req *host.Request,
+	from *kernel.Caller, of host.Span) {
 	r.began = a.Kernel.Now()
 	a.Touch(r.began)
 	r.Context, r.Actor, r.View, r.Request = ctx, a, v, req

@@ -11,7 +11,8 @@ import (
 
 // recorded carries a request, and records the call. Of a turn that calls, it records what that
 // waited for as well.
-func (p *Router) recorded(ctx context.Context, t *kernel.Type, r *host.Request, from *kernel.Caller, s, cause host.Span) (host.Reply, error) {
+func (p *Router) recorded(ctx context.Context, t *kernel.Type, r *host.Request, from *kernel.Caller,
+	s, cause host.Span) (host.Reply, error) {
 	began, out := p.k.Now(), host.Span{}
 	if from != nil && from.Kind == kernel.FromTurn && cause.Sampled() && cause == from.Span.Span() {
 		out = p.k.Tracer.Begin(from.Waiter.Actor.Type, cause) // the request, which causes the call
@@ -26,7 +27,8 @@ func (p *Router) recorded(ctx context.Context, t *kernel.Type, r *host.Request, 
 }
 
 // turn has an actor run a request. What fails is recorded though its trace is not.
-func (p *Router) turn(ctx context.Context, t *kernel.Type, r *host.Request, from *kernel.Caller, s host.Span, j kernel.Call, existing bool) (host.Reply, error) {
+func (p *Router) turn(ctx context.Context, t *kernel.Type, r *host.Request, from *kernel.Caller,
+	s host.Span, j kernel.Call, existing bool) (host.Reply, error) {
 	if p.k.Tracer == nil || s.Sampled() {
 		return p.k.CallTurn(ctx, t, r, from, s, j, existing)
 	}
@@ -50,11 +52,14 @@ func (p *Router) record(o span.Operation, at host.Address) {
 // failed records a query of a trace that is not recorded, if the sink wants it.
 func failed(a *kernel.Actor, method string, cause host.Span, began, took time.Duration, err error) {
 	if a.Spans != nil && !cause.Sampled() {
-		a.Spans.Record(span.Operation{Kind: "call", Name: a.Type.Type + "." + method, Span: cause, Cause: cause, Began: a.Kernel.Started.Add(began), Took: took, Err: err})
+		a.Spans.Record(span.Operation{Kind: "call", Name: a.Type.Type + "." + method, Span: cause,
+			Cause: cause, Began: a.Kernel.Started.Add(began), Took: took, Err: err})
 	}
 }
 
-func (p *Router) operation(kind string, r *host.Request, s, cause host.Span, began time.Duration, err error) span.Operation {
+func (p *Router) operation(kind string, r *host.Request, s, cause host.Span, began time.Duration,
+	err error) span.Operation {
 	start := p.k.Started.Add(began)
-	return span.Operation{Kind: kind, Name: r.Type + "." + r.Method, Span: s, Cause: cause, Began: start, Took: time.Since(start), Err: err}
+	return span.Operation{Kind: kind, Name: r.Type + "." + r.Method, Span: s, Cause: cause,
+		Began: start, Took: time.Since(start), Err: err}
 }

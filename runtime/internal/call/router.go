@@ -44,7 +44,8 @@ var (
 // it.
 func New(parts []kernel.Part, query func() HandlerQuery) (*Router, error) {
 	p := &Router{Methods: make(map[string]*Method), newQuery: query, queries: prometheus.NewCounterVec(
-		prometheus.CounterOpts{Name: "cairn_queries_total", Help: "Queries answered, by result: ok or error."}, []string{"type", "result"})}
+		prometheus.CounterOpts{Name: "cairn_queries_total",
+			Help: "Queries answered, by result: ok or error."}, []string{"type", "result"})}
 	for server := range attach.As[Server](parts) {
 		if err := p.bind(server.Methods()); err != nil {
 			return nil, err
@@ -62,7 +63,8 @@ func (p *Router) bind(methods []*Method) error {
 			return fmt.Errorf("call: the table of built-in methods has no %q", name)
 		case p.Methods[name] != nil:
 			return fmt.Errorf("call: two parts have the built-in method %q", name)
-		case b.Run != nil && b.Row.Kind != host.Action, b.query != nil && b.Row.Kind != host.Query, (b.wait != nil || b.waits) != b.Row.Waits:
+		case b.Run != nil && b.Row.Kind != host.Action, b.query != nil &&
+			b.Row.Kind != host.Query, (b.wait != nil || b.waits) != b.Row.Waits:
 			return fmt.Errorf("call: the built-in method %q is not bound as its row says", name)
 		}
 		p.Methods[name] = b
@@ -164,12 +166,14 @@ func (p *Router) route(ctx context.Context, r *host.Request, from *kernel.Caller
 }
 
 // carry carries a request for an actor of a type, whose span is given.
-func (p *Router) carry(ctx context.Context, t *kernel.Type, r *host.Request, from *kernel.Caller, span host.Span) (host.Reply, error) {
+func (p *Router) carry(ctx context.Context, t *kernel.Type, r *host.Request, from *kernel.Caller,
+	span host.Span) (host.Reply, error) {
 	if b := p.Methods[r.Method]; t.Retired && (b == nil || !b.Procedure.Bare && b.serve == nil) {
 		return host.Reply{}, fault.UnknownType(t.Type)
 	}
 	if r.Value != nil {
-		if b := p.Methods[r.Method]; b == nil || !b.values && (b.query == nil || b.wait != nil) || r.IdempotencyKey != "" {
+		if b := p.Methods[r.Method]; b == nil || !b.values && (b.query == nil || b.wait != nil) ||
+			r.IdempotencyKey != "" {
 			return host.Reply{}, host.Errorf(host.InvalidArgument, "%q does not take its input as a value", r.Method)
 		}
 	}
@@ -198,7 +202,9 @@ func (p *Router) carry(ctx context.Context, t *kernel.Type, r *host.Request, fro
 	}
 	if kind == host.Query {
 		if r.Create {
-			return host.Reply{}, host.Errorf(host.InvalidArgument, "%q is a query and cannot create an actor", r.Method).With("create", r.Method)
+			return host.Reply{},
+				host.Errorf(host.InvalidArgument, "%q is a query and cannot create an actor",
+					r.Method).With("create", r.Method)
 		}
 		return p.query(ctx, t, method, r, from, span)
 	}

@@ -44,7 +44,8 @@ func Recover(s *kernel.Kernel) {
 // RecoverActor has an actor do the work that take makes for it, or, if the row outlives its actor,
 // what is left of one that was destroyed. A row of one that is gone is dropped. done is called when
 // the next row may be taken up.
-func RecoverActor(s *kernel.Kernel, row engine.Wake, done func(), take func(*kernel.Actor) *kernel.Work, outlives bool) {
+func RecoverActor(s *kernel.Kernel, row engine.Wake, done func(),
+	take func(*kernel.Actor) *kernel.Work, outlives bool) {
 	done = sync.OnceFunc(done) // work that is tried again is finished more than once
 	ident, _, ok, err := s.Store.Identity(row.ID)
 	var remains keyspace.ActorID
@@ -63,7 +64,8 @@ func RecoverActor(s *kernel.Kernel, row engine.Wake, done func(), take func(*ker
 			s.Logger.Error("drop a leftover index row", "error", err)
 		}
 	case t == nil || t.Retired && remains.IsZero():
-		s.Logger.Warn("work waits for an actor type that this node does not host", "actor_type", ident.Type, "work", row.Kind.String())
+		s.Logger.Warn("work waits for an actor type that this node does not host", "actor_type",
+			ident.Type, "work", row.Kind.String())
 	default:
 		if s.TakeUpOf(t, host.Address{Type: ident.Type, Key: ident.Key}, remains, func(a *kernel.Actor) *kernel.Work {
 			w := take(a)

@@ -45,7 +45,8 @@ func (x *exchange) operates(t *target) bool {
 // explains reports whether an operator gives a reason.
 func (x *exchange) explains(t *target, name string) bool {
 	return len(x.R.Header[audit.Header]) > 0 && x.Token == "" &&
-		x.g.explains(x.R.Context(), serve.AuthRequest{Type: t.Type, Key: t.Key, Header: x.R.Header, RemoteAddr: x.R.RemoteAddr}, name)
+		x.g.explains(x.R.Context(),
+			serve.AuthRequest{Type: t.Type, Key: t.Key, Header: x.R.Header, RemoteAddr: x.R.RemoteAddr}, name)
 }
 
 // explains reports whether the caller of a method of a store that its type opens is an operator,

@@ -87,7 +87,8 @@ func (x *exchange) creation(t *target) (string, *host.Error) {
 	}
 	name, ok := x.g.creations[t.Type]
 	if !ok {
-		return "", host.Errorf(host.InvalidArgument, "actors of the type %q are created without input: send no body", t.Type)
+		return "", host.Errorf(host.InvalidArgument,
+			"actors of the type %q are created without input: send no body", t.Type)
 	}
 	return name, nil
 }
@@ -240,7 +241,8 @@ func (x *exchange) reply(c host.Codec, output []byte) {
 func (g *Gateway) veils(ctx context.Context, q *host.Request, h http.Header, remote string) bool {
 	switch q.Method {
 	case host.WorkflowStatus, host.WorkflowResult:
-		return g.front.Veiled(ctx, serve.AuthRequest{Type: q.Type, Key: q.Key, Header: h, RemoteAddr: remote}, host.WorkflowHistory)
+		return g.front.Veiled(ctx,
+			serve.AuthRequest{Type: q.Type, Key: q.Key, Header: h, RemoteAddr: remote}, host.WorkflowHistory)
 	}
 	return false
 }

@@ -128,8 +128,9 @@ func (r *request) perform() []byte {
 
 // call calls a method of the actor.
 func (c *session) call(m *message, h *hop, at *serve.Place) ([]byte, *host.Error) {
-	q := &host.Request{Address: c.address, Method: m.Call, Codec: host.JSON, Input: m.Input, IdempotencyKey: m.IdempotencyKey,
-		Traceparent: h.span.String()}
+	q := &host.Request{Address: c.address, Method: m.Call, Codec: host.JSON, Input: m.Input,
+		IdempotencyKey: m.IdempotencyKey,
+		Traceparent:    h.span.String()}
 	life := c.life
 	if waits(m.Call) {
 		life = c.stay.Context() // at a shutdown there is nothing to wait for

@@ -132,7 +132,8 @@ func (x *exchange) disconnect(t *target) {
 		token, fault = x.single("Cairn-Connection", maxConnectionToken)
 	}
 	if fault == nil && token == "" {
-		fault = wrong("Cairn-Connection", "the Cairn-Connection header is missing: it names the connection by its token")
+		fault = wrong("Cairn-Connection",
+			"the Cairn-Connection header is missing: it names the connection by its token")
 	}
 	if fault == nil {
 		_, fault = x.params()
@@ -168,6 +169,7 @@ func (g *Gateway) closeConnection(ctx context.Context, conn host.LiveConnection,
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := conn.Close(ctx, lost); err != nil {
-		g.front.Logger.Warn("end of a connection not noted", "connection", conn.Welcome().Connection, "lost", lost, "error", err)
+		g.front.Logger.Warn("end of a connection not noted", "connection",
+			conn.Welcome().Connection, "lost", lost, "error", err)
 	}
 }

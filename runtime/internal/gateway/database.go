@@ -204,7 +204,8 @@ func (x *exchange) queryMany() {
 	switch {
 	case fault != nil:
 	case !known || codec != host.JSON:
-		fault = host.Errorf(host.InvalidArgument, "the Content-Type %q is not application/json", x.R.Header.Get("Content-Type"))
+		fault = host.Errorf(host.InvalidArgument, "the Content-Type %q is not application/json",
+			x.R.Header.Get("Content-Type"))
 	default:
 		fault = serve.DecodeJSON(body, &in)
 		var given struct {
@@ -214,7 +215,8 @@ func (x *exchange) queryMany() {
 			fault = wrong("limit", "limit: 0 is not a number from 1 to 10000; leave it out for the default")
 		}
 	}
-	if denied := x.Authorize(ctx, serve.Operate, host.Address{Type: in.Type, Key: in.Prefix}, QueryMany); denied != nil {
+	if denied := x.Authorize(ctx, serve.Operate, host.Address{Type: in.Type, Key: in.Prefix},
+		QueryMany); denied != nil {
 		fault = denied
 	}
 	if fault == nil {

@@ -18,7 +18,8 @@ const entryPath = "kv-entry"
 
 // newEntries returns what answers it. The key is a parameter, not a part of the URL's path: clients
 // resolve "..", so that a DELETE of an entry could become one of its actor.
-func newEntries(call func(context.Context, *host.Request) (host.Reply, error), operation func(typ, method string) serve.Operation) *kvrest.Interface {
+func newEntries(call func(context.Context, *host.Request) (host.Reply, error),
+	operation func(typ, method string) serve.Operation) *kvrest.Interface {
 	return &kvrest.Interface{Call: call, Operation: operation, Status: serve.Status, Routes: []kvrest.Route{
 		{Verb: http.MethodGet, Path: entryPath, Method: host.KVGet, Answer: getEntry},
 		{Verb: http.MethodPut, Path: entryPath, Method: host.KVCommit, Answer: putEntry},
@@ -101,7 +102,9 @@ func entryParams(r *kvrest.Request, more ...string) (p map[string]string, key kv
 	}
 	for _, name := range []string{"If-Match", "If-None-Match", "Idempotency-Key"} {
 		if len(r.R.Header[name]) > 0 {
-			return nil, nil, kvrest.Wrong(name, "the header %s does not apply to an entry: use the parameter version, or kv.commit", name)
+			return nil, nil,
+				kvrest.Wrong(name,
+					"the header %s does not apply to an entry: use the parameter version, or kv.commit", name)
 		}
 	}
 	if p["path"] == "" {
@@ -114,7 +117,8 @@ func entryParams(r *kvrest.Request, more ...string) (p map[string]string, key kv
 }
 
 // commitEntry does one mutation, if the entry has the version that the parameter demands.
-func commitEntry(r *kvrest.Request, do func(method string, in, out any) error, p map[string]string, m kv.Mutation) (any, error) {
+func commitEntry(r *kvrest.Request, do func(method string, in, out any) error, p map[string]string,
+	m kv.Mutation) (any, error) {
 	var out kv.CommitOutput
 	in := kv.CommitInput{Branch: p["branch"], Mutations: []kv.Mutation{m}}
 	if text, given := p["version"]; given {
@@ -128,7 +132,8 @@ func commitEntry(r *kvrest.Request, do func(method string, in, out any) error, p
 		return nil, kvrest.Outside(err, "mutations")
 	}
 	if !out.OK {
-		return nil, host.Errorf(host.FailedPrecondition, "the entry %.100s has another version than %s", p["path"], p["version"]).With("field", "version")
+		return nil, host.Errorf(host.FailedPrecondition,
+			"the entry %.100s has another version than %s", p["path"], p["version"]).With("field", "version")
 	}
 	return out, nil
 }

@@ -28,7 +28,8 @@ type feedReader struct {
 // read reads what follows and waits for it as long as wait.
 func (r *feedReader) read(ctx context.Context, wait time.Duration) (kv.FeedOutput, *host.Error) {
 	r.in.WaitMS = waitMS(wait)
-	out, fault := callBuiltin[kv.FeedOutput](ctx, r.g, r.g.callNode, host.Request{Address: r.address, Method: host.KVFeed, Continues: r.begun}, &r.in)
+	out, fault := callBuiltin[kv.FeedOutput](ctx, r.g, r.g.callNode,
+		host.Request{Address: r.address, Method: host.KVFeed, Continues: r.begun}, &r.in)
 	switch {
 	case fault != nil:
 		return out, fault
@@ -150,7 +151,8 @@ func (x *exchange) writeFeed(w *serve.Writer, out *kv.FeedOutput) *host.Error {
 			return fault
 		}
 		at = out.Events[i].Sequence
-		w.Buf = append(host.Position{Sequence: at, Life: out.Life}.Append(append(w.Buf, "id: "...)), "\nevent: "+EventChange+"\ndata: "...)
+		w.Buf = append(host.Position{Sequence: at, Life: out.Life}.Append(append(w.Buf, "id: "...)),
+			"\nevent: "+EventChange+"\ndata: "...)
 		for most := x.Front.Limits.StreamBufferBytes; len(text) > 0; text = text[min(most, len(text)):] {
 			w.Buf = append(w.Buf, text[:min(most, len(text))]...)
 			if w.FlushFull() != nil {
@@ -200,7 +202,8 @@ func (x *exchange) feedSocket(r *feedReader, refusal *host.Error) {
 
 // overSocket writes messages over a WebSocket, which next reads and waits for, until there is an
 // error. The last message says why. What the client sends is not looked at.
-func (x *exchange) overSocket(refusal *host.Error, bye func([]byte, *host.Error) []byte, next func(context.Context, time.Duration) ([][]byte, *host.Error)) {
+func (x *exchange) overSocket(refusal *host.Error, bye func([]byte, *host.Error) []byte,
+	next func(context.Context, time.Duration) ([][]byte, *host.Error)) {
 	socket := x.Upgrade(Subprotocol, refusal)
 	if socket == nil {
 		return

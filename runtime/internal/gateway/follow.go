@@ -25,10 +25,12 @@ func (g *Gateway) callNode(ctx context.Context, q *host.Request) (host.Reply, *h
 }
 
 // callBuiltin calls the built-in method that q names with input and output of package host.
-func callBuiltin[Out any](ctx context.Context, g *Gateway, call caller, q host.Request, input any) (out Out, fault *host.Error) {
+func callBuiltin[Out any](ctx context.Context, g *Gateway, call caller, q host.Request,
+	input any) (out Out, fault *host.Error) {
 	text, err := json.Marshal(input)
 	if err != nil {
-		return out, g.front.Internal("input of a built-in method does not encode", slog.String("method", q.Method), slog.Any("error", err))
+		return out, g.front.Internal("input of a built-in method does not encode",
+			slog.String("method", q.Method), slog.Any("error", err))
 	}
 	q.Codec, q.Input = host.JSON, text
 	reply, fault := call(ctx, &q)
@@ -36,7 +38,8 @@ func callBuiltin[Out any](ctx context.Context, g *Gateway, call caller, q host.R
 		return out, fault
 	}
 	if err := json.Unmarshal(reply.Output, &out); err != nil {
-		return out, g.front.Internal("output of a built-in method does not decode", slog.String("method", q.Method), slog.Any("error", err))
+		return out, g.front.Internal("output of a built-in method does not decode",
+			slog.String("method", q.Method), slog.Any("error", err))
 	}
 	return out, nil
 }
@@ -117,7 +120,8 @@ func (x *exchange) follow(t *target) {
 func (x *exchange) items(s *serve.Stay, r *streamReader, page host.StreamReadOutput, out *serve.Writer) {
 	for {
 		if page.Missed > 0 || page.Reset {
-			out.Buf = appendGapEvent(out.Buf, page.Missed, page.Reset, &host.Position{Sequence: page.Next - uint64(len(page.Items)), Life: page.Life})
+			out.Buf = appendGapEvent(out.Buf, page.Missed, page.Reset,
+				&host.Position{Sequence: page.Next - uint64(len(page.Items)), Life: page.Life})
 		}
 		for i := range page.Items {
 			out.Buf = appendItemEvent(out.Buf, &page.Items[i], page.Life)
@@ -182,7 +186,8 @@ func (c *session) follow(m *message) *host.Error {
 	}
 	if len(c.follows) >= most {
 		c.mu.Unlock()
-		return host.Errorf(host.Overloaded, "the connection follows too many streams").With("limit", strconv.Itoa(most)).Retry()
+		return host.Errorf(host.Overloaded, "the connection follows too many streams").
+			With("limit", strconv.Itoa(most)).Retry()
 	}
 	if c.follows == nil {
 		c.follows = make(map[int64]*following)

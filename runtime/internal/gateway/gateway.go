@@ -143,7 +143,8 @@ func New(f *serve.Front, o Options) *Gateway {
 		creations: make(map[string]string),
 		open:      make(map[string]host.Open),
 		metrics:   promhttp.HandlerFor(f.Gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}),
-		values:    headerValues{json: []string{"application/json"}, cbor: []string{"application/cbor"}, yes: []string{"true"}},
+		values: headerValues{json: []string{"application/json"},
+			cbor: []string{"application/cbor"}, yes: []string{"true"}},
 	}
 	g.denoKV = kvconnect.Handler{Call: g.node.Call, Watch: g.node.WatchKV, Operation: g.operation}
 	g.entries = newEntries(g.node.Call, g.operation)
@@ -211,7 +212,8 @@ func (rt route) methods() string {
 // brief reports whether a GET of the route answers with a document rather than a stream.
 func (rt route) brief() bool {
 	switch rt {
-	case toActor, toKeys, toTraces, toAudit, toList, toRuns, toRunCounts, toSampling, toTrace, toUsage, toTop, toChanges, toHealth, toMetrics, toOpenAPI, toDashboard:
+	case toActor, toKeys, toTraces, toAudit, toList, toRuns, toRunCounts, toSampling, toTrace,
+		toUsage, toTop, toChanges, toHealth, toMetrics, toOpenAPI, toDashboard:
 		return true
 	}
 	return false
@@ -238,7 +240,9 @@ func (x *exchange) serve() {
 	// The token comes before everything else of the request is looked at, so that a client without
 	// it cannot tell one route, name or fault from another. A WebSocket is told over the WebSocket,
 	// because browsers show their pages nothing of a handshake that failed.
-	upgrade := (t.route == toConnect || t.route == toWatch || t.route == toFeed || t.route == toCodeboltEvents) && r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+	upgrade := (t.route == toConnect || t.route == toWatch || t.route == toFeed ||
+		t.route == toCodeboltEvents) && r.Method == http.MethodGet &&
+		strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 	free := (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
 		(t.route == toHealth || t.route == toDashboard && g.opts.Dashboard != nil)
 	var stranger *host.Error
@@ -266,8 +270,11 @@ func (x *exchange) serve() {
 		x.Fail(fault)
 		return
 	case t.route == nowhere, (t.route == toSQLite || t.route == toQueryMany) && g.opts.Databases == nil,
-		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil, t.route == toTraces && g.documents == nil, t.route == toAudit && g.log == nil,
-		t.route == toSampling && g.sampler == nil, t.route == toTrace && g.finder == nil, (t.route == toUsage || t.route == toTop) && g.meter == nil, t.route == toChanges && g.live == nil, t.route == toDashboard && g.opts.Dashboard == nil:
+		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil, t.route == toTraces &&
+			g.documents == nil, t.route == toAudit && g.log == nil,
+		t.route == toSampling && g.sampler == nil, t.route == toTrace &&
+			g.finder == nil, (t.route == toUsage || t.route == toTop) &&
+			g.meter == nil, t.route == toChanges && g.live == nil, t.route == toDashboard && g.opts.Dashboard == nil:
 		x.Fail(host.Errorf(host.NotFound, "there is nothing at this path; see docs/http.md for the paths"))
 		return
 	case r.Method == http.MethodOptions:

@@ -89,7 +89,8 @@ func TestBodiesWithEntriesMayBeLong(t *testing.T) {
 		status     int
 	}{
 		{"room/a/-/call/echo", long(1001), 413}, {"open/a/-/call/echo", long(1 << 20), 200}, {"open/a/-/call/echo", long(16<<20 + 1), 413},
-		{"room/a/-/call/kv.commit", put(1 << 20), 404}, {"open/a/-/call/kv.commit", put(1 << 20), 200}, {"open/a/-/call/kv.commit", put(1<<20 + 1), 413},
+		{"room/a/-/call/kv.commit", put(1 << 20), 404}, {"open/a/-/call/kv.commit", put(1 << 20),
+			200}, {"open/a/-/call/kv.commit", put(1<<20 + 1), 413},
 	} {
 		w := ask(g, "POST", "/actors/"+tc.path, tc.body, "Content-Type: application/json")
 		errorIf(t, w.Code != tc.status, "%s with %d bytes: %d %.200s", tc.path, len(tc.body), w.Code, w.Body)
@@ -150,7 +151,8 @@ func TestOnePortServesBothVersionsOfHTTP(t *testing.T) {
 			body, err := io.ReadAll(res.Body)
 			errorIf(t, err != nil || res.ProtoMajor != version || string(body) != "7\n",
 				"HTTP/%d: %s %q %v", version, res.Proto, body, err)
-			conn, _, err := websocket.Dial(t.Context(), "ws://localhost/actors/room/a/-/connect", &websocket.DialOptions{HTTPClient: client})
+			conn, _, err := websocket.Dial(t.Context(), "ws://localhost/actors/room/a/-/connect",
+				&websocket.DialOptions{HTTPClient: client})
 			errorIf(t, (err == nil) != (version == 1), "HTTP/%d: a WebSocket: %v", version, err)
 			if err == nil {
 				conn.CloseNow()
@@ -195,7 +197,8 @@ func TestTheDocumentHasEveryMemberOfConnect(t *testing.T) {
 func TestTheDashboard(t *testing.T) {
 	const reached = http.StatusTeapot
 	pages := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(reached) })
-	guarded, local, off := newGateway(t, setup{Token: "secret"}), newGateway(t, setup{LoopbackOnly: true}), newGateway(t, setup{Token: "secret"})
+	guarded, local, off := newGateway(t, setup{Token: "secret"}), newGateway(t, setup{LoopbackOnly: true}),
+		newGateway(t, setup{Token: "secret"})
 	guarded.opts.Dashboard, local.opts.Dashboard = pages, pages
 	for _, test := range []struct {
 		name         string
@@ -280,7 +283,8 @@ func TestTheHTTPPageNamesEveryStatusAndOperation(t *testing.T) {
 		row := rows[fmt.Sprint(serve.Status(c))]
 		errorIf(t, !strings.Contains(row, "`"+string(c)+"`"), "the row of status %d does not have %s: %q", serve.Status(c), c, row)
 	}
-	for _, op := range []serve.Operation{serve.Call, serve.Create, serve.Read, serve.Destroy, serve.Events, serve.Connect, serve.Work, serve.Follow, serve.Operate, serve.Inspect, serve.List, serve.Health, serve.Metrics, serve.OpenAPI} {
+	for _, op := range []serve.Operation{serve.Call, serve.Create, serve.Read, serve.Destroy, serve.Events,
+		serve.Connect, serve.Work, serve.Follow, serve.Operate, serve.Inspect, serve.List, serve.Health, serve.Metrics, serve.OpenAPI} {
 		errorIf(t, !strings.Contains(page, "`"+string(op)+"`"), "operation %s is not described", op)
 	}
 	for _, event := range []string{EventGap, EventBye, EventWelcome, EventEnd, EventItem, EventMessage} {
@@ -366,7 +370,8 @@ func TestEveryBuiltinMethodHasItsOperation(t *testing.T) {
 	for name := range listed {
 		errorIf(t, !used[name], "the page has %s, which is not built in", name)
 	}
-	for name, op := range map[string]serve.Operation{"add": serve.Call, "": serve.Call, "actor": serve.Call, "actor.new": serve.Operate, "x.y": serve.Operate} {
+	for name, op := range map[string]serve.Operation{"add": serve.Call, "": serve.Call, "actor": serve.Call,
+		"actor.new": serve.Operate, "x.y": serve.Operate} {
 		same(t, OperationOf(name, 0), op, name)
 	}
 	for name, op := range map[string]serve.Operation{

@@ -37,29 +37,30 @@ func (x *exchange) codeboltEvents(t *target) {
 		}
 	}
 	var events codebolt.Events
-	x.overSocket(refusal, appendKVStoreError, func(ctx context.Context, wait time.Duration) (batch [][]byte, fault *host.Error) {
-		if !r.begun {
-			if err := codebolt.Log(x.g.codebolt.Request(ctx, &x.Exchange, t.Address)); err != nil {
-				return nil, x.Front.AsError(err)
+	x.overSocket(refusal, appendKVStoreError,
+		func(ctx context.Context, wait time.Duration) (batch [][]byte, fault *host.Error) {
+			if !r.begun {
+				if err := codebolt.Log(x.g.codebolt.Request(ctx, &x.Exchange, t.Address)); err != nil {
+					return nil, x.Front.AsError(err)
+				}
 			}
-		}
-		if events.Pending() {
-			wait = 0
-		}
-		out, fault := r.read(ctx, wait)
-		if fault != nil {
-			return nil, fault
-		}
-		for _, m := range events.Read(&out) {
-			text, fault := x.encode(&m)
+			if events.Pending() {
+				wait = 0
+			}
+			out, fault := r.read(ctx, wait)
 			if fault != nil {
 				return nil, fault
 			}
-			batch = append(batch, text)
-		}
-		x.Front.Meter.Events.Add(float64(len(batch)))
-		return batch, nil
-	})
+			for _, m := range events.Read(&out) {
+				text, fault := x.encode(&m)
+				if fault != nil {
+					return nil, fault
+				}
+				batch = append(batch, text)
+			}
+			x.Front.Meter.Events.Add(float64(len(batch)))
+			return batch, nil
+		})
 }
 
 // appendKVStoreError appends the last message.

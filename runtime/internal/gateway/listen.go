@@ -127,7 +127,8 @@ func (l *listener) quiet() time.Duration {
 func (l *listener) receive(wait time.Duration) ([]host.ReceivedMessage, *host.Error) {
 	out, fault := callBuiltin[host.QueueReceiveOutput](l.s.Context(), l.x.g, l.x.g.callNode,
 		host.Request{Address: l.address, Method: host.QueueReceive, Continues: l.begun},
-		host.QueueReceiveInput{Queue: l.queue, Limit: min(l.limit-len(l.held), listenBatch), LockMS: l.lockMS, WaitMS: waitMS(wait)})
+		host.QueueReceiveInput{Queue: l.queue, Limit: min(l.limit-len(l.held), listenBatch),
+			LockMS: l.lockMS, WaitMS: waitMS(wait)})
 	l.begun = true
 	for i := range out.Messages {
 		l.fresh = append(l.fresh, out.Messages[i].Receipt)
@@ -141,7 +142,8 @@ func (l *listener) write(messages []host.ReceivedMessage) bool {
 	for i := range messages {
 		text, err := json.Marshal(&messages[i])
 		if err != nil {
-			bye(l.out, l.x.Front.Internal("message does not encode", slog.String("queue", l.queue), slog.Any("error", err)))
+			bye(l.out, l.x.Front.Internal("message does not encode", slog.String("queue", l.queue),
+				slog.Any("error", err)))
 			return false
 		}
 		l.out.Buf = serve.AppendEvent(l.out.Buf, EventMessage, text)
@@ -181,9 +183,11 @@ func (l *listener) giveBack() {
 	at := int64(0)
 	_, fault := callBuiltin[host.QueueSettleOutput](ctx, l.x.g, l.x.g.callNode,
 		host.Request{Address: l.address, Method: host.QueueNack, Continues: true},
-		host.QueueNackInput{Queue: l.queue, Receipts: l.fresh, DelayMS: &at, Error: "the worker left before it got the message"})
+		host.QueueNackInput{Queue: l.queue, Receipts: l.fresh, DelayMS: &at,
+			Error: "the worker left before it got the message"})
 	if fault != nil {
-		l.x.Front.Logger.Warn("messages not given back; they stay locked", "actor_type", l.address.Type, "actor_key", l.address.Key,
+		l.x.Front.Logger.Warn("messages not given back; they stay locked", "actor_type",
+			l.address.Type, "actor_key", l.address.Key,
 			"queue", l.queue, "messages", len(l.fresh), "error", fault)
 	}
 }

@@ -68,7 +68,8 @@ type liveFeed interface {
 
 // follow answers with server-sent events: tell is called once and calls its function for each,
 // until one side ends.
-func follow[T any](x *exchange, s *serve.Stay, tell func(context.Context, func(T) error) error, appendEvent func([]byte, T) ([]byte, *host.Error)) {
+func follow[T any](x *exchange, s *serve.Stay, tell func(context.Context, func(T) error) error,
+	appendEvent func([]byte, T) ([]byte, *host.Error)) {
 	out := x.stream()
 	out.Buf = append(out.Buf, '\n')
 	ctx, cancel := context.WithCancel(s.Context())

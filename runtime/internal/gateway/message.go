@@ -86,7 +86,8 @@ func (m *message) check() *host.Error {
 	case m.Follow == "" && (m.After != nil || m.Life != ""):
 		return bad("the members after and life belong to follow and connect")
 	case len(m.IdempotencyKey) > MaxIdempotencyKey:
-		return bad("the member idempotency_key is %d bytes long; the limit is %d", len(m.IdempotencyKey), MaxIdempotencyKey)
+		return bad("the member idempotency_key is %d bytes long; the limit is %d",
+			len(m.IdempotencyKey), MaxIdempotencyKey)
 	case m.Unfollow < 0:
 		return bad("the member unfollow is %d; it must be the id of a follow", m.Unfollow)
 	}
@@ -102,7 +103,8 @@ func (m *message) check() *host.Error {
 // checkLife checks the life that a position belongs to.
 func checkLife(after *uint64, life string) *host.Error {
 	if life != "" && after == nil {
-		return host.Errorf(host.InvalidArgument, "the member life belongs to after, which is missing").With("field", "life")
+		return host.Errorf(host.InvalidArgument,
+			"the member life belongs to after, which is missing").With("field", "life")
 	}
 	return host.CheckLife(life)
 }

@@ -33,7 +33,8 @@ func FuzzClientMessage(f *testing.F) {
 		}
 		fatalIf(t, !json.Valid(data), "%q is not JSON", data)
 		if m.Connect != nil {
-			if q, fault := m.Connect.request("websocket"); fault == nil && (len(q.Params) > host.MaxConnectionParams || len(q.Events) > host.MaxSubscriptions) {
+			if q, fault := m.Connect.request("websocket"); fault == nil &&
+				(len(q.Params) > host.MaxConnectionParams || len(q.Events) > host.MaxSubscriptions) {
 				t.Fatalf("%+v", q)
 			}
 			return
@@ -55,7 +56,8 @@ func TestMessagesOfTheServerAreJSONWhateverTheyHold(t *testing.T) {
 	fault := host.Errorf(host.Internal, "a\"b\xff").With("k\n", "v")
 	for _, text := range [][]byte{
 		appendBye(nil, fault), appendFault(nil, 0, fault), appendFault(nil, maxID, fault), appendEnd(nil, 1, fault), appendEnd(nil, 1, nil),
-		appendItem(nil, 1, &host.ReadStreamItem{}), appendMissed(nil, 1, 1<<64-1, true), appendGap(nil, 1, true), appendWelcome(nil, host.Welcome{}),
+		appendItem(nil, 1, &host.ReadStreamItem{}), appendMissed(nil, 1, 1<<64-1, true), appendGap(nil, 1,
+			true), appendWelcome(nil, host.Welcome{}),
 		appendReply(nil, 1, &host.Reply{Replayed: true, Output: []byte("[]")}), appendDone(nil, 1),
 	} {
 		errorIf(t, !json.Valid(text), "%s", text)
@@ -87,7 +89,8 @@ func TestChangesOverAWebSocketComeInPieces(t *testing.T) {
 		}
 		errorIf(t, len(all) != 6 || all[5].Entry != nil || all[4].Key[0] != int64(4), "%d changes", len(all))
 	}
-	if batch, fault := new(exchange).changeMessages(&kv.Changes{Changes: []kv.Change{}}); fault != nil || string(batch[0]) != `{"changes":[],"version":0}` {
+	if batch, fault := new(exchange).changeMessages(&kv.Changes{Changes: []kv.Change{}}); fault != nil ||
+		string(batch[0]) != `{"changes":[],"version":0}` {
 		t.Errorf("%s %v", batch, fault)
 	}
 }

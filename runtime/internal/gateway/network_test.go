@@ -116,7 +116,8 @@ func TestManyClientsOverTheNetwork(t *testing.T) {
 	var connected, all sync.WaitGroup
 	connected.Add(clients)
 	client := func(n int) error {
-		ws, _, err := websocket.Dial(t.Context(), s.URL+"/actors/room/a/-/connect", &websocket.DialOptions{Subprotocols: []string{Subprotocol}})
+		ws, _, err := websocket.Dial(t.Context(), s.URL+"/actors/room/a/-/connect",
+			&websocket.DialOptions{Subprotocols: []string{Subprotocol}})
 		if err != nil {
 			connected.Done()
 			return err
@@ -264,7 +265,8 @@ func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 		fatalIf(t, !ok, "paths has no path of route %d", rt)
 		paths = append(paths, w.path)
 	}
-	paths = append(paths, "/actors/room/a/-/audit", "/nothing", "/actors/", "/actors/room/a", "/actors//-/", "/actors/room/~a/-/", "/actors/room/-/call/", "/actors/c/%ff/-/", "/kv/a", "/kv/", "/actors/room/a/-/kv/watch")
+	paths = append(paths, "/actors/room/a/-/audit", "/nothing", "/actors/", "/actors/room/a", "/actors//-/",
+		"/actors/room/~a/-/", "/actors/room/-/call/", "/actors/c/%ff/-/", "/kv/a", "/kv/", "/actors/room/a/-/kv/watch")
 	for _, path := range paths {
 		for _, method := range strings.Fields("GET HEAD POST PUT DELETE PATCH OPTIONS") {
 			if path == "/healthz" && (method == "GET" || method == "HEAD") {
@@ -272,7 +274,8 @@ func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 			}
 			for _, f := range faults {
 				w := ask(g, method, path+f.query, f.body, f.header)
-				errorIf(t, w.Code != 401 || errorOf(t, w).Message != "a bearer token is required" || w.Header().Get("WWW-Authenticate") == "",
+				errorIf(t, w.Code != 401 || errorOf(t, w).Message != "a bearer token is required" ||
+					w.Header().Get("WWW-Authenticate") == "",
 					"%s %s%s with %q: %d %q", method, path, f.query, f.header, w.Code, w.Body)
 			}
 		}
@@ -281,10 +284,11 @@ func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 
 func TestTheHookIsAskedBeforeARouteLooksAtTheRestOfTheRequest(t *testing.T) {
 	asked := 0
-	g := newGateway(t, setup{Node: office{Recorder: failing(nil)}, Databases: &fakeDatabases{}, Runs: fakeRuns{}, Authorize: func(context.Context, serve.AuthRequest) error {
-		asked++
-		return host.Errorf(host.Unauthenticated, "who are you?")
-	}})
+	g := newGateway(t, setup{Node: office{Recorder: failing(nil)}, Databases: &fakeDatabases{}, Runs: fakeRuns{},
+		Authorize: func(context.Context, serve.AuthRequest) error {
+			asked++
+			return host.Errorf(host.Unauthenticated, "who are you?")
+		}})
 	for rt := toCall; rt <= toOpenAPI; rt++ {
 		for method := range strings.FieldsSeq(everyRoute[rt].methods) {
 			for _, f := range faults {

@@ -62,7 +62,8 @@ func (o office) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.Re
 func (o office) BeginChanges(q changes.Query) (func(context.Context, func(*changes.Record) error) error, error) {
 	o.note(q)
 	return func(_ context.Context, f func(*changes.Record) error) error {
-		first := changes.Record{Type: "room", Key: []string{"a"}, Version: 7, Changes: []changes.Change{{Kind: "event", Name: "said", Data: host.Raw(`{"a":"<b>"}`)}}}
+		first := changes.Record{Type: "room", Key: []string{"a"}, Version: 7,
+			Changes: []changes.Change{{Kind: "event", Name: "said", Data: host.Raw(`{"a":"<b>"}`)}}}
 		return errors.Join(f(&first), f(&changes.Record{Gap: true, Missed: 3}), theEnd)
 	}, nil
 }
@@ -122,7 +123,8 @@ func (o office) SetSampling(_ context.Context, s trace.Sampling) (trace.Sampling
 func (o office) Usage(_ context.Context, q usage.Query) (usage.Page, error) {
 	o.note(q)
 	return usage.Page{Day: "2026-11-27", Cursor: "more", Actors: []usage.Actor{
-		{Type: "room", Key: []string{"=cmd|' /C calc'!A0", "~", "a,b"}, Work: usage.Work{Calls: 1, Turns: 2, HandlerUS: 3, BytesWritten: 4, BytesSent: 5, BytesStored: 6}},
+		{Type: "room", Key: []string{"=cmd|' /C calc'!A0", "~", "a,b"},
+			Work: usage.Work{Calls: 1, Turns: 2, HandlerUS: 3, BytesWritten: 4, BytesSent: 5, BytesStored: 6}},
 	}}, nil
 }
 
@@ -136,13 +138,14 @@ func (o office) Top(q usage.TopQuery) (usage.Top, error) {
 // lasts ends with an event.
 func TestOperatorsReadWithinTheirScope(t *testing.T) {
 	asked, allowed := "", ""
-	g := newGateway(t, setup{Node: office{Recorder: failing(nil), asked: &asked}, Authorize: func(_ context.Context, r serve.AuthRequest) error {
-		allowed = fmt.Sprintf("%s %s%q %s", r.Operation, r.Type, r.Key, r.Method)
-		if len(r.Key) > 0 && r.Key[0] == "secret" {
-			return host.Errorf(host.PermissionDenied, "no")
-		}
-		return nil
-	}})
+	g := newGateway(t, setup{Node: office{Recorder: failing(nil), asked: &asked},
+		Authorize: func(_ context.Context, r serve.AuthRequest) error {
+			allowed = fmt.Sprintf("%s %s%q %s", r.Operation, r.Type, r.Key, r.Method)
+			if len(r.Key) > 0 && r.Key[0] == "secret" {
+				return host.Errorf(host.PermissionDenied, "no")
+			}
+			return nil
+		}})
 	const sse, never = "Accept: text/event-stream", "0001-01-01 00:00:00 +0000 UTC"
 	for _, c := range []struct {
 		path    string
@@ -153,7 +156,8 @@ func TestOperatorsReadWithinTheirScope(t *testing.T) {
 		answer  []string // has these, in this order
 	}{
 		{"/-/audit", nil, 200, `operate [] audit.list`,
-			"{Type: Prefix:[] Exact:false Verb: Since:" + never + " Until:" + never + " After:0 Before:0 Limit:0}", []string{`"verb":"actor.pause"`, `"cursor":7`}},
+			"{Type: Prefix:[] Exact:false Verb: Since:" + never + " Until:" + never +
+				" After:0 Before:0 Limit:0}", []string{`"verb":"actor.pause"`, `"cursor":7`}},
 		{"/-/audit?type=room&prefix=a&prefix=b&verb=queue.purge&cursor=5&limit=3", nil, 200, `operate room["a" "b"] audit.list`,
 			"{Type:room Prefix:[a b] Exact:false Verb:queue.purge Since:" + never + " Until:" + never + " After:0 Before:5 Limit:3}", nil},
 		{"/actors/room/a/-/audit?after=4", nil, 200, `operate room["a"] audit.read`,
@@ -163,12 +167,15 @@ func TestOperatorsReadWithinTheirScope(t *testing.T) {
 		{"/-/audit?type=room&since=2027-01-01T00:00:00Z", []string{sse, "Last-Event-ID: 6"}, 200, `operate room[] audit.list`,
 			"{Type:room Prefix:[] Exact:false Verb: Since:" + never + " Until:" + never + " After:6 Before:0 Limit:0}",
 			[]string{"id: 8\nevent: audit\ndata: {\"id\":8,", "event: cairn.bye"}},
-		{"/-/changes?type=room&prefix=a&kinds=event,kv", nil, 200, `operate room["a"] changes.follow`, "{Type:room Prefix:[a] Kinds:[event kv]}",
+		{"/-/changes?type=room&prefix=a&kinds=event,kv", nil, 200, `operate room["a"] changes.follow`,
+			"{Type:room Prefix:[a] Kinds:[event kv]}",
 			[]string{"event: changes\ndata: {\"type\":\"room\",\"key\":[\"a\"],\"version\":7,\"changes\":[{\"kind\":\"event\",\"name\":\"said\",\"data\":{\"a\":\"\\u003cb\\u003e\"}}]}\n\n",
 				`data: {"gap":true,"missed":3}`, "event: cairn.bye"}},
-		{"/actors/room/a/-/traces?name=turn&errors=true&trace_id=7", []string{sse, "Last-Event-ID: " + exampleLife}, 200, `operate room["a"] trace.read`,
+		{"/actors/room/a/-/traces?name=turn&errors=true&trace_id=7", []string{sse, "Last-Event-ID: " + exampleLife},
+			200, `operate room["a"] trace.read`,
 			"{TraceID:7 Name:turn Errors:true Life:" + exampleLife + "}",
-			[]string{"retry: ", "id: " + exampleLife + "\n\n", "event: span\ndata: {", `"name":"turn\n\u003cb\u003e"`, "event: span\ndata: {",
+			[]string{"retry: ", "id: " + exampleLife + "\n\n", "event: span\ndata: {", `"name":"turn\n\u003cb\u003e"`,
+				"event: span\ndata: {",
 				"event: cairn.gap\ndata: {\"missed\":7}\n", "event: cairn.bye\ndata: {\"code\":\"destroyed\""}},
 		{"/actors/room/b/-/traces", []string{sse}, 404, `operate room["b"] trace.read`, "{TraceID: Name: Errors:false Life:}", nil},
 		{"/actors/room/secret/-/traces", []string{sse}, 403, `operate room["secret"] trace.read`, "", nil},
@@ -202,7 +209,8 @@ func TestFaultyQueriesOfOperatorsNameTheirField(t *testing.T) {
 	g := newGateway(t, setup{Node: office{Recorder: failing(nil), asked: &asked}})
 	const follow = "text/event-stream"
 	for _, c := range []struct{ path, accept, fields string }{ // a field with its fault, or two that contradict each other
-		{"/-/audit", "", "since=yesterday until=7 cursor=x after=0 limit=1001 prefix=a nonsense=1 until=2027-01-01T00:00:00Z&since=2027-01-02T00:00:00Z type=a&type=b"},
+		{"/-/audit", "",
+			"since=yesterday until=7 cursor=x after=0 limit=1001 prefix=a nonsense=1 until=2027-01-01T00:00:00Z&since=2027-01-02T00:00:00Z type=a&type=b"},
 		{"/actors/room/a/-/audit", "", "type=room"},
 		{"/actors/room/a/-/audit", follow, "until=1 cursor=1 limit=1"},
 		{"/actors/room/a/-/traces", follow, "limit=1 start=2027-01-01T00:00:00Z cursor=x errors=x"},
@@ -241,7 +249,8 @@ func (h hasty) BeginChanges(q changes.Query) (func(context.Context, func(*change
 
 func TestChangesAreFollowedBeforeTheClientIsTold(t *testing.T) {
 	asked, w := "", httptest.NewRecorder()
-	newGateway(t, setup{Node: hasty{office{Recorder: failing(nil), asked: &asked}, w}}).ServeHTTP(w, httptest.NewRequest("GET", "/-/changes", nil))
+	newGateway(t, setup{Node: hasty{office{Recorder: failing(nil), asked: &asked}, w}}).
+		ServeHTTP(w, httptest.NewRequest("GET", "/-/changes", nil))
 	errorIf(t, w.Code != 200 || !strings.Contains(w.Body.String(), `"version":7`), "%d %s", w.Code, w.Body)
 }
 
@@ -265,13 +274,14 @@ func TestCallsOfOperatorsHaveAnOrigin(t *testing.T) {
 	}}
 	open := hosttest.Room()
 	open.Type, open.OpenKV = "open", true
-	g := newGateway(t, setup{Node: node, Behaviors: []*host.Behavior{hosttest.Room(), open}, Authorize: func(_ context.Context, r serve.AuthRequest) error {
-		if r.Operation == serve.Operate && r.Header.Get("Guest") != "" {
-			return errors.New("guests do not operate")
-		}
-		r.SetPrincipal("ada")
-		return nil
-	}})
+	g := newGateway(t, setup{Node: node, Behaviors: []*host.Behavior{hosttest.Room(), open},
+		Authorize: func(_ context.Context, r serve.AuthRequest) error {
+			if r.Operation == serve.Operate && r.Header.Get("Guest") != "" {
+				return errors.New("guests do not operate")
+			}
+			r.SetPrincipal("ada")
+			return nil
+		}})
 	for _, c := range []struct {
 		method, path string
 		headers      []string
@@ -305,17 +315,18 @@ func TestCallsOfOperatorsHaveAnOrigin(t *testing.T) {
 func TestEveryRouteThatWritesHasAnOrigin(t *testing.T) {
 	asked, operated := 0, map[route]bool{}
 	var at route
-	g := newGateway(t, setup{Node: office{Recorder: failing(nil)}, Databases: &fakeDatabases{}, Runs: fakeRuns{}, Authorize: func(ctx context.Context, r serve.AuthRequest) error {
-		asked++
-		if r.Operation != serve.Operate && r.Operation != serve.Destroy || at == toWatch || at == toQueryMany { // the last two read
+	g := newGateway(t, setup{Node: office{Recorder: failing(nil)}, Databases: &fakeDatabases{}, Runs: fakeRuns{},
+		Authorize: func(ctx context.Context, r serve.AuthRequest) error {
+			asked++
+			if r.Operation != serve.Operate && r.Operation != serve.Destroy || at == toWatch || at == toQueryMany { // the last two read
+				return host.Errorf(host.PermissionDenied, "no")
+			}
+			operated[at] = true
+			if o := audit.Of(ctx); o == nil || o.Channel != "http" || o.Remote == "" || o.Reason != "why" {
+				t.Errorf("%s of %s %q %s has the origin %+v", r.Operation, r.Type, r.Key, r.Method, o)
+			}
 			return host.Errorf(host.PermissionDenied, "no")
-		}
-		operated[at] = true
-		if o := audit.Of(ctx); o == nil || o.Channel != "http" || o.Remote == "" || o.Reason != "why" {
-			t.Errorf("%s of %s %q %s has the origin %+v", r.Operation, r.Type, r.Key, r.Method, o)
-		}
-		return host.Errorf(host.PermissionDenied, "no")
-	}})
+		}})
 	walk := func(methods, path string) {
 		for m := range strings.FieldsSeq(methods) {
 			if m == "GET" || m == "HEAD" {
@@ -362,7 +373,8 @@ func TestEveryAnswerNamesItsTrace(t *testing.T) {
 	} {
 		const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 		for parent, want := range map[string]string{
-			"": "", "00-" + trace + "-00f067aa0ba902b7-01": trace, "00-" + trace + "-00f067aa0ba902b7-00": trace, "00-" + trace + "-0-01": "",
+			"": "", "00-" + trace + "-00f067aa0ba902b7-01": trace, "00-" + trace +
+				"-00f067aa0ba902b7-00": trace, "00-" + trace + "-0-01": "",
 		} {
 			g := newGateway(t, c.setup)
 			if c.status == 503 {
@@ -381,7 +393,8 @@ func TestEveryAnswerNamesItsTrace(t *testing.T) {
 				continue
 			}
 			s := host.ParseSpan(told[0])
-			if at := fmt.Sprintf("%x", s.Trace); s.IsZero() || s.Flags != 0 || want != "" && at != want || want == "" && at == trace || strings.Contains(parent, fmt.Sprintf("%x", s.ID)) {
+			if at := fmt.Sprintf("%x", s.Trace); s.IsZero() || s.Flags != 0 || want != "" && at != want ||
+				want == "" && at == trace || strings.Contains(parent, fmt.Sprintf("%x", s.ID)) {
 				t.Errorf("%s %s as a part of %q: it is told %q", c.method, c.path, parent, told)
 			}
 		}

@@ -123,7 +123,8 @@ func parseTarget(u *url.URL) (target, *host.Error) {
 	case rest[0] != '/':
 		return target{}, nil
 	case rest == "/":
-		return target{}, host.Errorf(host.InvalidArgument, "the path names no actor type: use /actors?type= to list actors")
+		return target{},
+			host.Errorf(host.InvalidArgument, "the path names no actor type: use /actors?type= to list actors")
 	}
 	return parseActor(rest[1:], encoded)
 }

@@ -166,7 +166,10 @@ func (x *exchange) shown(ctx context.Context, st host.Status) host.Status {
 		st.Key = []string{} // in JSON no null
 	}
 	f := st.Failure
-	if f == nil || f.Reason == f.Public || !x.Front.Veiled(ctx, serve.AuthRequest{Type: st.Type, Key: st.Key, Header: x.R.Header, RemoteAddr: x.R.RemoteAddr}, host.ActorWhy) {
+	if f == nil || f.Reason == f.Public ||
+		!x.Front.Veiled(ctx,
+			serve.AuthRequest{Type: st.Type, Key: st.Key, Header: x.R.Header,
+				RemoteAddr: x.R.RemoteAddr}, host.ActorWhy) {
 		return st
 	}
 	public := *f

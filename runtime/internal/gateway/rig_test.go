@@ -142,7 +142,8 @@ func (*fakeDatabases) QueryMany(_ context.Context, in *host.QueryManyInput) (hos
 	if in.SQL == "" {
 		return host.QueryManyOutput{}, host.Errorf(host.InvalidArgument, "there is no SQL").With("field", "sql")
 	}
-	return host.QueryManyOutput{Columns: []host.SQLColumn{{Name: in.SQL}}, Actors: []host.ActorRows{{Key: in.Prefix, Rows: [][]any{{in.Sort, in.Limit, in.Where}}}}, Read: 1, Cursor: in.Cursor}, nil
+	return host.QueryManyOutput{Columns: []host.SQLColumn{{Name: in.SQL}},
+		Actors: []host.ActorRows{{Key: in.Prefix, Rows: [][]any{{in.Sort, in.Limit, in.Where}}}}, Read: 1, Cursor: in.Cursor}, nil
 }
 
 func (d *fakeDatabases) ExportSQL(_ context.Context, a host.Address, w io.Writer) error {
@@ -180,11 +181,13 @@ func (d *fakeDatabases) ImportSQL(_ context.Context, a host.Address, file io.Rea
 type fakeRuns struct{}
 
 func (fakeRuns) Runs(_ context.Context, q host.RunQuery) (host.RunPage, error) {
-	return host.RunPage{Runs: []host.ListedRun{{Type: q.Type, Key: []string{}, State: q.State, Reason: q.Reason, Since: q.Before, Text: fmt.Sprint(q.Limit)}}, Cursor: q.Cursor}, nil
+	return host.RunPage{Runs: []host.ListedRun{{Type: q.Type, Key: []string{}, State: q.State, Reason: q.Reason,
+		Since: q.Before, Text: fmt.Sprint(q.Limit)}}, Cursor: q.Cursor}, nil
 }
 
 func (fakeRuns) CountRuns(context.Context) (host.RunCounts, error) {
-	return host.RunCounts{Counts: []host.RunCount{{Type: "shop", State: wfhost.StateFailed, Count: 3}}, Uncertain: []host.Address{{Type: "shop", Key: []string{"a"}}}}, nil
+	return host.RunCounts{Counts: []host.RunCount{{Type: "shop", State: wfhost.StateFailed, Count: 3}},
+		Uncertain: []host.Address{{Type: "shop", Key: []string{"a"}}}}, nil
 }
 
 var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.FatalIf, testutil.ErrorIf

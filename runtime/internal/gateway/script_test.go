@@ -208,10 +208,12 @@ func arrange(heard []string) {
 }
 
 var (
-	repeat   = regexp.MustCompile(`\{([^{}*]+)\*(\d+)\}`)
-	alias    = regexp.MustCompile(`\b(LIFE|[ctr])\d\b`)
-	unstable = regexp.MustCompile(`"error_id":"[^"]+"|"traceparent":"[^"]+",|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|` + // lives
-		`\b[A-Z2-7]{26}(\.[\w-]{22})?|"[A-D][\w-]{11}"|^id: [A-D][\w-]{11}\b|< id: [A-D][\w-]{11}\b`) // connections, their tokens, and receipts
+	repeat = regexp.MustCompile(`\{([^{}*]+)\*(\d+)\}`)
+	alias  = regexp.MustCompile(`\b(LIFE|[ctr])\d\b`)
+	// lives
+	unstable = regexp.MustCompile(`"error_id":"[^"]+"|"traceparent":"[^"]+",|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|` +
+		// connections, their tokens, and receipts
+		`\b[A-Z2-7]{26}(\.[\w-]{22})?|"[A-D][\w-]{11}"|^id: [A-D][\w-]{11}\b|< id: [A-D][\w-]{11}\b`)
 )
 
 // exampleLife is in the messages of errors.

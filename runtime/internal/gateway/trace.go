@@ -71,7 +71,8 @@ func (x *exchange) endTrace() {
 		if x.Code != "" {
 			err = &host.Error{Code: x.Code}
 		}
-		x.g.tracer.EndRequest(x.about, "http", strings.TrimSuffix(x.R.Method+" "+x.about.Type+"."+x.name, "."), x.span, x.cause, x.Start, err)
+		x.g.tracer.EndRequest(x.about, "http",
+			strings.TrimSuffix(x.R.Method+" "+x.about.Type+"."+x.name, "."), x.span, x.cause, x.Start, err)
 	}
 }
 
@@ -277,7 +278,8 @@ func (x *exchange) sampling() {
 // jsonBody decodes a body, which may be empty.
 func (x *exchange) jsonBody(v any) *host.Error {
 	if codec, ok := x.codec(); !ok || codec != host.JSON {
-		return host.Errorf(host.InvalidArgument, "the Content-Type %q is not application/json", x.R.Header.Get("Content-Type"))
+		return host.Errorf(host.InvalidArgument, "the Content-Type %q is not application/json",
+			x.R.Header.Get("Content-Type"))
 	}
 	body, fault := x.Body()
 	defer x.FreeBody()

@@ -24,7 +24,8 @@ func (x *exchange) watching() (w kv.Watching, fault *host.Error) {
 		return w, fault
 	}
 	if codec, ok := x.codec(); !ok || codec != host.JSON {
-		return w, host.Errorf(host.InvalidArgument, "the Content-Type %q is not application/json", x.R.Header.Get("Content-Type"))
+		return w, host.Errorf(host.InvalidArgument, "the Content-Type %q is not application/json",
+			x.R.Header.Get("Content-Type"))
 	}
 	body, fault := x.KVBody()
 	defer x.FreeBody()
@@ -56,7 +57,8 @@ func (p parameters) keys(name string) (keys []kv.Key, fault *host.Error) {
 	for _, text := range p[name] {
 		var k kv.Key
 		if err := json.Unmarshal([]byte(text), &k); err != nil || k == nil {
-			return nil, wrong(name, `the parameter %s is %.100q, which is no key; a key is a JSON array, such as ["user",7]`, name, text)
+			return nil, wrong(name,
+				`the parameter %s is %.100q, which is no key; a key is a JSON array, such as ["user",7]`, name, text)
 		}
 		keys = append(keys, k)
 	}
@@ -142,7 +144,8 @@ func (x *exchange) watchSocket(t *target, watching kv.Watching, refusal *host.Er
 		beat, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
 		c, err := w.Next(beat)
-		if code := host.CodeOf(err); beat.Err() != nil && ctx.Err() == nil && (code == host.Canceled || code == host.DeadlineExceeded) {
+		if code := host.CodeOf(err); beat.Err() != nil && ctx.Err() == nil &&
+			(code == host.Canceled || code == host.DeadlineExceeded) {
 			return nil, nil
 		}
 		if err != nil {

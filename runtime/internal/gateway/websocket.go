@@ -102,7 +102,8 @@ func (x *exchange) takeToken() *host.Error {
 	token, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(encoded, "="))
 	switch {
 	case err != nil || len(token) == 0 || slices.ContainsFunc(token, func(c byte) bool { return c <= ' ' || c > '~' }):
-		return host.Errorf(host.Unauthenticated, "the subprotocol %s must end with a token of printable ASCII in base64url", tokenProtocol)
+		return host.Errorf(host.Unauthenticated,
+			"the subprotocol %s must end with a token of printable ASCII in base64url", tokenProtocol)
 	case h.Get("Authorization") == "":
 		h.Set("Authorization", "Bearer "+string(token))
 	}

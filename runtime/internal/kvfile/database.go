@@ -75,7 +75,8 @@ func insert(ctx context.Context, db *sql.DB, e *kv.Entry) error {
 			parts[1], parts[2], parts[3], data, e.Updated.UnixMilli())
 	case v.Encoding == host.EncodedText:
 		if group, ok := joinGroup(parts); ok {
-			_, err = db.ExecContext(ctx, "INSERT INTO kv VALUES (?1, ?2, ?3, ?4)", group, parts[len(parts)-1], data, expires)
+			_, err = db.ExecContext(ctx, "INSERT INTO kv VALUES (?1, ?2, ?3, ?4)", group,
+				parts[len(parts)-1], data, expires)
 		}
 	}
 	return err
@@ -96,7 +97,8 @@ func texts(key kv.Key) []string {
 
 // has reports whether a table or view has a column; "" is any.
 func has(ctx context.Context, db *sql.DB, table, column string) (found bool, err error) {
-	err = db.QueryRowContext(ctx, "SELECT count(*) > 0 FROM pragma_table_info(?1) WHERE ?2 IN (name, '')", table, column).Scan(&found)
+	err = db.QueryRowContext(ctx,
+		"SELECT count(*) > 0 FROM pragma_table_info(?1) WHERE ?2 IN (name, '')", table, column).Scan(&found)
 	return found, err
 }
 
@@ -135,5 +137,6 @@ func expiry(v any) (time.Time, error) {
 	case int64:
 		return time.UnixMilli(v).UTC(), nil
 	}
-	return time.Time{}, host.Errorf(host.InvalidArgument, "the column expires_at is not an integer").With("field", "expires_at")
+	return time.Time{}, host.Errorf(host.InvalidArgument,
+		"the column expires_at is not an integer").With("field", "expires_at")
 }

@@ -125,7 +125,8 @@ func TestOtherStoresAreRead(t *testing.T) {
 	}
 	got, err = items(t, database(t, `CREATE TABLE kv_store (instance_id TEXT, namespace TEXT, key TEXT, value TEXT, updated_at INTEGER, PRIMARY KEY (instance_id, namespace, key));
 		INSERT INTO kv_store VALUES ('I', 'config', 'a/b', '{"n":12345678901234567890}', 1700000000000)`), Codebolt)
-	if err != nil || len(got) != 1 || !reflect.DeepEqual(got[0].Key, kv.Key{"cb", "I", "config", "a/b"}) || string(got[0].Value.Data) != `{"n":12345678901234567890}` {
+	if err != nil || len(got) != 1 || !reflect.DeepEqual(got[0].Key, kv.Key{"cb", "I", "config", "a/b"}) ||
+		string(got[0].Value.Data) != `{"n":12345678901234567890}` {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -141,7 +142,8 @@ func TestFaultyRowsAreRefused(t *testing.T) {
 	}{
 		{Codebolt, "CREATE TABLE other (a)", "no table kv_store"},
 		{Codebolt, "CREATE TABLE kv_store (instance_id, namespace, value)", "key is missing"},
-		{Codebolt, codebolt + "('i', 'n', 'a', '1'), ('i', 'n', 'k', 'dark')", "row 2 of kv_store, in the order of the keys: the value is not JSON"},
+		{Codebolt, codebolt + "('i', 'n', 'a', '1'), ('i', 'n', 'k', 'dark')",
+			"row 2 of kv_store, in the order of the keys: the value is not JSON"},
 		{Codebolt, codebolt + "('i', 'n', 'k', NULL)", "the column value is neither"},
 		{Codebolt, codebolt + "('i', 'n', 7, '1')", "the column key is not text"},
 		{GoStore, goStore + "(x'00', 'k', 'v', NULL)", "the column grp is not text"},
@@ -163,13 +165,15 @@ func TestFaultyRowsAreRefused(t *testing.T) {
 func TestFilesOfInstances(t *testing.T) {
 	got, err := CodeboltInstance([]byte(`{"id":"I","name":"n","description":"<d>","createdAt":"2026-01-01T00:00:00Z","recordCount":3,"namespaces":["a"],"n":1.10}`))
 	want := []kv.Entry{
-		{Key: kv.Key{"cb", "I"}, Value: kv.JSON([]byte(`{"createdAt":"2026-01-01T00:00:00Z","description":"\u003cd\u003e","id":"I","n":1.10,"name":"n"}`))},
+		{Key: kv.Key{"cb", "I"},
+			Value: kv.JSON([]byte(`{"createdAt":"2026-01-01T00:00:00Z","description":"\u003cd\u003e","id":"I","n":1.10,"name":"n"}`))},
 		{Key: kv.Key{"cb", true, "n", "I"}, Value: kv.JSON([]byte("null"))},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for _, text := range []string{"", "null", "[]", "{", `{"name":"n"}`, `{"id":7}`, `{"id":""}`, `{"id":"a","name":7}`, `{"id":"a","id":"b"}`} {
+	for _, text := range []string{"", "null", "[]", "{", `{"name":"n"}`, `{"id":7}`, `{"id":""}`, `{"id":"a","name":7}`,
+		`{"id":"a","id":"b"}`} {
 		if e, err := CodeboltInstance([]byte(text)); err == nil {
 			t.Errorf("%s: %+v", text, e)
 		}

@@ -21,26 +21,27 @@ const codeboltPart = "cb"
 
 // Database ranges over the table entry of an exported database.
 func Database(ctx context.Context, db *sql.DB) iter.Seq2[Item, error] {
-	return table(ctx, db, "entry", []string{"key", "encoding", "value", "expires_at"}, "key", func(v []any) (e kv.Entry, err error) {
-		packed, is := v[0].([]byte)
-		parts, unpackErr := tuple.Unpack(packed)
-		if e.Key = kv.Key(parts); !is || unpackErr != nil {
-			return e, host.Errorf(host.InvalidArgument, "the column key is not a key").With("field", "key")
-		}
-		if _, err := e.Key.Entry(); err != nil {
-			return e, member("key", err)
-		}
-		word, _ := v[1].(string)
-		encoding, known := host.ParseEncoding(word)
-		if !known {
-			return e, host.Errorf(host.InvalidArgument, "%.40q is not an encoding", word).With("field", "encoding")
-		}
-		if e.Value, err = content(encoding, v[2]); err != nil {
+	return table(ctx, db, "entry", []string{"key", "encoding", "value", "expires_at"}, "key",
+		func(v []any) (e kv.Entry, err error) {
+			packed, is := v[0].([]byte)
+			parts, unpackErr := tuple.Unpack(packed)
+			if e.Key = kv.Key(parts); !is || unpackErr != nil {
+				return e, host.Errorf(host.InvalidArgument, "the column key is not a key").With("field", "key")
+			}
+			if _, err := e.Key.Entry(); err != nil {
+				return e, member("key", err)
+			}
+			word, _ := v[1].(string)
+			encoding, known := host.ParseEncoding(word)
+			if !known {
+				return e, host.Errorf(host.InvalidArgument, "%.40q is not an encoding", word).With("field", "encoding")
+			}
+			if e.Value, err = content(encoding, v[2]); err != nil {
+				return e, err
+			}
+			e.Expires, err = expiry(v[3])
 			return e, err
-		}
-		e.Expires, err = expiry(v[3])
-		return e, err
-	})
+		})
 }
 
 // content reads a column value: text or bytes.
@@ -52,7 +53,8 @@ func content(encoding host.Encoding, column any) (kv.Value, error) {
 	case []byte:
 		data = v
 	default:
-		return kv.Value{}, host.Errorf(host.InvalidArgument, "the column value is neither text nor bytes").With("field", "value")
+		return kv.Value{},
+			host.Errorf(host.InvalidArgument, "the column value is neither text nor bytes").With("field", "value")
 	}
 	v, err := value.Stored(encoding, data)
 	if err != nil {
@@ -64,21 +66,22 @@ func content(encoding host.Encoding, column any) (kv.Value, error) {
 // Codebolt ranges over the table kv_store of a database of Codebolt: the keys are ("cb", instance,
 // namespace, key), and the values JSON.
 func Codebolt(ctx context.Context, db *sql.DB) iter.Seq2[Item, error] {
-	return table(ctx, db, "kv_store", []string{"instance_id", "namespace", "key", "value"}, "instance_id, namespace, key", func(v []any) (e kv.Entry, err error) {
-		e.Key = kv.Key{codeboltPart}
-		for i, column := range []string{"instance_id", "namespace", "key"} {
-			part, err := text(column, v[i])
-			if err != nil {
-				return e, err
+	return table(ctx, db, "kv_store", []string{"instance_id", "namespace", "key", "value"},
+		"instance_id, namespace, key", func(v []any) (e kv.Entry, err error) {
+			e.Key = kv.Key{codeboltPart}
+			for i, column := range []string{"instance_id", "namespace", "key"} {
+				part, err := text(column, v[i])
+				if err != nil {
+					return e, err
+				}
+				e.Key = append(e.Key, part)
 			}
-			e.Key = append(e.Key, part)
-		}
-		if _, err := e.Key.Entry(); err != nil {
-			return e, member("key", err)
-		}
-		e.Value, err = content(host.EncodedJSON, v[3])
-		return e, err
-	})
+			if _, err := e.Key.Entry(); err != nil {
+				return e, member("key", err)
+			}
+			e.Value, err = content(host.EncodedJSON, v[3])
+			return e, err
+		})
 }
 
 // CodeboltInstance reads the file of an instance of Codebolt. The key ("cb", instance) has the
@@ -124,25 +127,26 @@ func GoStore(ctx context.Context, db *sql.DB) iter.Seq2[Item, error] {
 		case !found: // of a version that had no time to live
 			expires = "NULL"
 		}
-		table(ctx, db, "kv", []string{"grp", "key", "value", expires}, "grp, key", func(v []any) (e kv.Entry, err error) {
-			group, err := text("grp", v[0])
-			if err != nil {
+		table(ctx, db, "kv", []string{"grp", "key", "value", expires}, "grp, key",
+			func(v []any) (e kv.Entry, err error) {
+				group, err := text("grp", v[0])
+				if err != nil {
+					return e, err
+				}
+				key, err := text("key", v[1])
+				if err != nil {
+					return e, err
+				}
+				e.Key = append(splitGroup(group), key)
+				if _, err := e.Key.Entry(); err != nil {
+					return e, member("key", err)
+				}
+				if e.Value, err = content(host.EncodedText, v[2]); err != nil {
+					return e, err
+				}
+				e.Expires, err = expiry(v[3])
 				return e, err
-			}
-			key, err := text("key", v[1])
-			if err != nil {
-				return e, err
-			}
-			e.Key = append(splitGroup(group), key)
-			if _, err := e.Key.Entry(); err != nil {
-				return e, member("key", err)
-			}
-			if e.Value, err = content(host.EncodedText, v[2]); err != nil {
-				return e, err
-			}
-			e.Expires, err = expiry(v[3])
-			return e, err
-		})(yield)
+			})(yield)
 	}
 }
 
@@ -175,7 +179,8 @@ func isNamespace(s string) bool {
 
 // table ranges over a table in the order of some columns. read makes an entry of the values of a
 // row.
-func table(ctx context.Context, db *sql.DB, name string, columns []string, order string, read func([]any) (kv.Entry, error)) iter.Seq2[Item, error] {
+func table(ctx context.Context, db *sql.DB, name string, columns []string, order string,
+	read func([]any) (kv.Entry, error)) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		var demanded []string
 		for _, column := range columns {
@@ -187,7 +192,8 @@ func table(ctx context.Context, db *sql.DB, name string, columns []string, order
 			yield(Item{}, err)
 			return
 		}
-		rows, err := db.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s ORDER BY %s", strings.Join(columns, ", "), name, order))
+		rows, err := db.QueryContext(ctx,
+			fmt.Sprintf("SELECT %s FROM %s ORDER BY %s", strings.Join(columns, ", "), name, order))
 		if err != nil {
 			yield(Item{}, err)
 			return

@@ -87,7 +87,8 @@ func ParseLine(text []byte) (e kv.Entry, err error) {
 		err = d.Decode(&line)
 	}
 	if err != nil {
-		return e, host.WithMember(host.Errorf(host.InvalidArgument, "%s", strings.TrimPrefix(err.Error(), "json: ")), "", err)
+		return e, host.WithMember(host.Errorf(host.InvalidArgument, "%s",
+			strings.TrimPrefix(err.Error(), "json: ")), "", err)
 	}
 	if line.Key == nil {
 		return e, host.Errorf(host.InvalidArgument, "the key is missing").With("field", "key")
@@ -109,7 +110,8 @@ func ParseLine(text []byte) (e kv.Entry, err error) {
 			e.Value.Encoding, known = host.ParseEncoding(word)
 		}
 		if !known {
-			return e, host.Errorf(host.InvalidArgument, "%.40s is not an encoding", line.Encoding).With("field", "encoding")
+			return e, host.Errorf(host.InvalidArgument, "%.40s is not an encoding", line.Encoding).
+				With("field", "encoding")
 		}
 	}
 	if line.Value == nil {
@@ -130,7 +132,8 @@ func ParseLine(text []byte) (e kv.Entry, err error) {
 			e.Expires, err = time.Parse(time.RFC3339Nano, text)
 		}
 		if err != nil || string(line.Expires) == "null" || e.Expires.UnixMilli() <= 0 {
-			return e, host.Errorf(host.InvalidArgument, "%.40s is not a time such as 2027-01-01T00:00:00Z", line.Expires).With("field", "expires")
+			return e, host.Errorf(host.InvalidArgument,
+				"%.40s is not a time such as 2027-01-01T00:00:00Z", line.Expires).With("field", "expires")
 		}
 		e.Expires = time.UnixMilli(e.Expires.UnixMilli()).UTC()
 	}

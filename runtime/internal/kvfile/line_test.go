@@ -32,12 +32,14 @@ func every() []kv.Entry {
 		kv.JSON([]byte(`{"z":1,"a":12345678901234567890.10,"t":"<&>\u2028"}`)), kv.JSON([]byte("null")), kv.JSON([]byte("1e400")),
 		kv.Text(""), kv.Text("a\x00\n<é😀\uFFFD\u2028"), kv.Bytes(nil), kv.Bytes([]byte{0, 1, 0xFF}),
 		{Encoding: host.EncodedU64, Data: binary.LittleEndian.AppendUint64(nil, 1<<64-1)},
-		{Encoding: host.EncodedInteger, Data: value.Integer(huge).Data}, {Encoding: host.EncodedInteger, Data: value.Integer(new(big.Int)).Data},
+		{Encoding: host.EncodedInteger, Data: value.Integer(huge).Data}, {Encoding: host.EncodedInteger,
+			Data: value.Integer(new(big.Int)).Data},
 		{Encoding: host.EncodedCBOR, Data: document}, {Encoding: host.EncodedTyped, Data: document},
 		{Encoding: host.EncodedV8, Data: v8}, {Encoding: host.EncodedV8, Data: []byte{0xFF, 0x0F, 'R', 0xFF}},
 	}
 	keys := []kv.Key{
-		{"users", int64(7)}, {"users", 7.0}, {[]byte{0, 0xFF}, []byte{}}, {""}, {true, false}, {huge}, {uint64(1<<64 - 1)}, {"a", "b\x00c", "<é>"},
+		{"users", int64(7)}, {"users", 7.0}, {[]byte{0, 0xFF}, []byte{}}, {""}, {true,
+			false}, {huge}, {uint64(1<<64 - 1)}, {"a", "b\x00c", "<é>"},
 	}
 	var all []kv.Entry
 	for i, v := range values {
@@ -52,7 +54,8 @@ func every() []kv.Entry {
 
 // same reports whether two entries have the same key, encoding, bytes and expiry.
 func same(a, b *kv.Entry) bool {
-	return reflect.DeepEqual(a.Key, b.Key) && a.Value.Encoding == b.Value.Encoding && bytes.Equal(a.Value.Data, b.Value.Data) && a.Expires.Equal(b.Expires)
+	return reflect.DeepEqual(a.Key, b.Key) && a.Value.Encoding == b.Value.Encoding &&
+		bytes.Equal(a.Value.Data, b.Value.Data) && a.Expires.Equal(b.Expires)
 }
 
 func TestLinesKeepKeysEncodingsBytesAndExpiry(t *testing.T) {
@@ -68,8 +71,10 @@ func TestLinesKeepKeysEncodingsBytesAndExpiry(t *testing.T) {
 }
 
 func TestLinesAreAsDescribed(t *testing.T) {
-	e := kv.Entry{Key: kv.Key{"user", int64(7)}, Value: kv.JSON([]byte(`{"name":"Ada"}`)), Expires: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)}
-	if line := must(AppendLine(nil, &e)); string(line) != `{"key":["user",7],"value":{"name":"Ada"},"expires":"2027-01-01T00:00:00Z"}`+"\n" {
+	e := kv.Entry{Key: kv.Key{"user", int64(7)}, Value: kv.JSON([]byte(`{"name":"Ada"}`)),
+		Expires: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)}
+	if line := must(AppendLine(nil,
+		&e)); string(line) != `{"key":["user",7],"value":{"name":"Ada"},"expires":"2027-01-01T00:00:00Z"}`+"\n" {
 		t.Errorf("%s", line)
 	}
 	e = kv.Entry{Key: kv.Key{"raw"}, Value: kv.Bytes([]byte{0, 1, 0xFF})}

@@ -48,7 +48,8 @@ func BenchmarkPublish(b *testing.B) {
 				srv := newOutage(b)
 				if acks {
 					// The next run publishes the same ids again, and the server has little room.
-					srv.stream(jetstream.StreamConfig{Name: "S", Subjects: []string{"cairn.>"}, Storage: jetstream.MemoryStorage, MaxMsgs: 1000, Duplicates: 100 * time.Millisecond})
+					srv.stream(jetstream.StreamConfig{Name: "S", Subjects: []string{"cairn.>"},
+						Storage: jetstream.MemoryStorage, MaxMsgs: 1000, Duplicates: 100 * time.Millisecond})
 				}
 				acked := make(chan int, 1024)
 				p := begin(b, Options{Outbox: sink{acked}, Dial: srv.dial, JetStream: acks, MaxOutboxRows: 1 << 40})

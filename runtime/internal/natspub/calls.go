@@ -148,7 +148,8 @@ func (c *calls) serve(n Node, endpoints []Endpoint) (err error) {
 				continue
 			}
 			prefix := string(c.p.subjects.appendPrefix(nil, c.p.opts.Namespace, familyCall, e.Type, hm.Name))
-			m := &method{c: c, nc: nc, node: n, typ: e.Type, name: hm.Name, kind: hm.Kind, prefix: prefix + ".", timeout: c.p.opts.CallTimeout}
+			m := &method{c: c, nc: nc, node: n, typ: e.Type, name: hm.Name, kind: hm.Kind,
+				prefix: prefix + ".", timeout: c.p.opts.CallTimeout}
 			if row, found := builtin.Find(hm.Name); found && row.Waits {
 				m.timeout += builtin.MaxWait
 			}
@@ -250,7 +251,8 @@ func (m *method) handle(req *nats.Msg) {
 		})
 		return
 	}
-	in := &incoming{Msg: req, began: time.Now(), at: host.Address{Type: m.typ}, cause: host.ParseSpan(first(req.Header, HeaderTraceparent))}
+	in := &incoming{Msg: req, began: time.Now(), at: host.Address{Type: m.typ},
+		cause: host.ParseSpan(first(req.Header, HeaderTraceparent))}
 	in.span = in.cause
 	if t, ok := m.node.(host.Tracer); ok {
 		in.span, in.tracer = t.BeginRequest(m.typ, in.cause), t
@@ -291,7 +293,8 @@ func (m *method) read(in *incoming) *host.Error {
 	}
 	if in.timeout = m.timeout; timeout != "" {
 		if in.timeout, err = time.ParseDuration(timeout); err != nil || in.timeout <= 0 {
-			return host.Errorf(host.InvalidArgument, "header %s: %.40q is not a positive duration such as 1.5s", HeaderTimeout, timeout)
+			return host.Errorf(host.InvalidArgument,
+				"header %s: %.40q is not a positive duration such as 1.5s", HeaderTimeout, timeout)
 		}
 	}
 	reason, fault := header(in.Header, HeaderReason)

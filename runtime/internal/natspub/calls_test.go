@@ -151,7 +151,8 @@ func TestTheServiceIsListedWithItsStatistics(t *testing.T) {
 	fatalIf(t, info.Name != "cairn" || info.Version != "1.2.3" || info.Metadata["namespace"] != "default" || len(info.Endpoints) != 2,
 		"info %+v", info)
 	for _, e := range info.Endpoints {
-		errorIf(t, e.Subject != callSubject+e.Metadata["method"]+".>" || e.Name != "airport-"+e.Metadata["method"] || e.Metadata["type"] != "airport",
+		errorIf(t, e.Subject != callSubject+e.Metadata["method"]+".>" || e.Name != "airport-"+e.Metadata["method"] ||
+			e.Metadata["type"] != "airport",
 			"endpoint %+v", e)
 	}
 	eventually(t, "statistics", func() bool {
@@ -159,7 +160,8 @@ func TestTheServiceIsListedWithItsStatistics(t *testing.T) {
 		ask("$SRV.STATS.cairn", &stats)
 		i := slices.IndexFunc(stats.Endpoints, func(e *micro.EndpointStats) bool { return e.Name == "airport-arrive" })
 		e := stats.Endpoints[i]
-		return e.NumRequests == 4 && e.NumErrors == 2 && e.LastError != "" && e.AverageProcessingTime > 0 && stats.ID == info.ID && stats.Type == micro.StatsResponseType
+		return e.NumRequests == 4 && e.NumErrors == 2 && e.LastError != "" && e.AverageProcessingTime > 0 &&
+			stats.ID == info.ID && stats.Type == micro.StatsResponseType
 	})
 }
 

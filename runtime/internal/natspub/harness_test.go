@@ -128,7 +128,8 @@ type outage struct {
 
 // newOutage runs a server with JetStream.
 func newOutage(t testing.TB) *outage {
-	o := &outage{t: t, opts: localnats.Options{JetStream: true, StoreDir: t.TempDir(), NoSync: true, MaxStoreBytes: 64 << 20, MaxMemoryBytes: 64 << 20}}
+	o := &outage{t: t, opts: localnats.Options{JetStream: true, StoreDir: t.TempDir(), NoSync: true,
+		MaxStoreBytes: 64 << 20, MaxMemoryBytes: 64 << 20}}
 	o.start()
 	t.Cleanup(o.stop)
 	return o
@@ -362,7 +363,8 @@ func emitted(n, version int, durable bool, names ...string) *engine.ChangeSet {
 		Generation: 1, Version: engine.Version(version), TimeMS: 986_000_000_123,
 	}
 	for _, name := range names {
-		set.Changes = append(set.Changes, engine.Change{Kind: engine.ChangeEvent, Name: name, Data: []byte(fmt.Sprintf(`{"v":%d}`, version)), Durable: durable})
+		set.Changes = append(set.Changes,
+			engine.Change{Kind: engine.ChangeEvent, Name: name, Data: []byte(fmt.Sprintf(`{"v":%d}`, version)), Durable: durable})
 	}
 	return set
 }

@@ -257,7 +257,8 @@ func (l *loop) decode(row engine.OutboxRow) {
 	set, err := engine.ParseChangeSet(row.Record)
 	if err != nil {
 		l.p.metrics.dropped.WithLabelValues(dropInvalid).Inc()
-		l.p.log.Error("nats: a record of the outbox does not decode; it is left out and kept", "row", row.Seq, "error", err)
+		l.p.log.Error("nats: a record of the outbox does not decode; it is left out and kept",
+			"row", row.Seq, "error", err)
 		return
 	}
 	l.add(newRecord(row.Seq, &set))
@@ -366,7 +367,8 @@ func (l *loop) detach(cause error) {
 	if cause != nil {
 		l.p.log.Warn("nats: connection lost", "error", cause)
 		if strings.Contains(strings.ToLower(cause.Error()), "control line") && l.longest > 0 {
-			l.maxSubject = l.longest - 1 // the server takes less than the default; what is longer is dropped from now on
+			// the server takes less than the default; what is longer is dropped from now on
+			l.maxSubject = l.longest - 1
 		}
 	}
 	l.longest = 0

@@ -38,7 +38,8 @@ func newMetrics(p *Publisher) *metrics {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "cairn", Name: name, Help: help})
 	}
 	vector := func(name, help, label string, values ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "cairn", Name: name, Help: help}, []string{label})
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "cairn", Name: name,
+			Help: help}, []string{label})
 		for _, value := range values {
 			v.WithLabelValues(value)
 		}
@@ -53,28 +54,35 @@ func newMetrics(p *Publisher) *metrics {
 		calls = append(calls, string(c))
 	}
 	m := &metrics{
-		published: vector("nats_published_total", "Messages that the server, or a stream, has.", "family", familyEvent, familyChange, familyLife, familyAudit),
-		repeated:  counter("nats_repeated_total", "Messages sent again because it is not known whether they arrived."),
-		omitted:   counter("nats_omitted_total", "Messages published without their payload, which was too large."),
-		unstored:  counter("nats_unstored_total", "Messages published with JetStream demanded, whose subject no stream covers."),
-		dropped:   vector("nats_dropped_total", "Changes never published.", "reason", dropReasons...),
-		refused:   counter("nats_refused_total", "Commits with durable events refused because the outbox was full."),
-		connects:  counter("nats_connects_total", "Connections opened for publishing."),
-		errors:    counter("nats_server_errors_total", "Errors that the server reported, such as a subject that may not be published to."),
-		calls:     vector("nats_calls_total", "Calls answered, by the error code or ok.", "code", calls...),
+		published: vector("nats_published_total", "Messages that the server, or a stream, has.",
+			"family", familyEvent, familyChange, familyLife, familyAudit),
+		repeated: counter("nats_repeated_total", "Messages sent again because it is not known whether they arrived."),
+		omitted:  counter("nats_omitted_total", "Messages published without their payload, which was too large."),
+		unstored: counter("nats_unstored_total",
+			"Messages published with JetStream demanded, whose subject no stream covers."),
+		dropped:  vector("nats_dropped_total", "Changes never published.", "reason", dropReasons...),
+		refused:  counter("nats_refused_total", "Commits with durable events refused because the outbox was full."),
+		connects: counter("nats_connects_total", "Connections opened for publishing."),
+		errors: counter("nats_server_errors_total",
+			"Errors that the server reported, such as a subject that may not be published to."),
+		calls: vector("nats_calls_total", "Calls answered, by the error code or ok.", "code", calls...),
 	}
 	m.collectors = []prometheus.Collector{
 		m.published, m.repeated, m.omitted, m.unstored, m.dropped, m.refused, m.connects, m.errors, m.calls,
-		gauge("outbox_rows", "Rows of the outbox.", func() float64 { rows, _ := p.outbox.OutboxSize(); return float64(rows) }),
-		gauge("outbox_bytes", "Bytes of the outbox's records.", func() float64 { _, bytes := p.outbox.OutboxSize(); return float64(bytes) }),
-		gauge("outbox_lag_seconds", "Age of the oldest change that waits to be published.", func() float64 { return p.Lag().Seconds() }),
+		gauge("outbox_rows", "Rows of the outbox.",
+			func() float64 { rows, _ := p.outbox.OutboxSize(); return float64(rows) }),
+		gauge("outbox_bytes", "Bytes of the outbox's records.",
+			func() float64 { _, bytes := p.outbox.OutboxSize(); return float64(bytes) }),
+		gauge("outbox_lag_seconds", "Age of the oldest change that waits to be published.",
+			func() float64 { return p.Lag().Seconds() }),
 		gauge("nats_connected", "1 while there is a connection for publishing.", func() float64 {
 			if p.Connected() {
 				return 1
 			}
 			return 0
 		}),
-		gauge("nats_calls_in_flight", "Calls being served.", func() float64 { return float64(p.calls.inFlight.Load()) }),
+		gauge("nats_calls_in_flight", "Calls being served.",
+			func() float64 { return float64(p.calls.inFlight.Load()) }),
 	}
 	return m
 }

@@ -169,7 +169,8 @@ func (p *Publisher) Refuse() error {
 	if !p.over(rows, bytes) {
 		return nil
 	}
-	if !p.full.Load() && rows < p.opts.MaxOutboxRows+p.opts.MaxOutboxRows/4 && bytes < p.opts.MaxOutboxBytes+p.opts.MaxOutboxBytes/4 {
+	if !p.full.Load() && rows < p.opts.MaxOutboxRows+p.opts.MaxOutboxRows/4 &&
+		bytes < p.opts.MaxOutboxBytes+p.opts.MaxOutboxBytes/4 {
 		return nil // the loop is about to drop what may be dropped
 	}
 	p.metrics.refused.Inc()

@@ -24,7 +24,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/localnats"
 )
 
-var allEvents = jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"cairn.*.event.>"}, Storage: jetstream.FileStorage, Duplicates: time.Hour}
+var allEvents = jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"cairn.*.event.>"},
+	Storage: jetstream.FileStorage, Duplicates: time.Hour}
 
 func TestCommittedChangesArriveInOrderAndTheirRowsAreDeleted(t *testing.T) {
 	r := publishing(t, Options{})
@@ -219,7 +220,8 @@ func TestCloseDrainsAndLeavesNoGoroutine(t *testing.T) {
 		before := ours()
 		registry := prometheus.NewRegistry()
 		r := &rig{t: t, box: newOutbox(t)}
-		r.Publisher = begin(t, Options{Outbox: r.box, Dial: srv.dial, JetStream: acks, Registerer: registry, Node: fakeNode{}, Endpoints: airport})
+		r.Publisher = begin(t,
+			Options{Outbox: r.box, Dial: srv.dial, JetStream: acks, Registerer: registry, Node: fakeNode{}, Endpoints: airport})
 		r.commit(1, 1, 500, true)
 		end(t, r.Publisher)
 		r.wantRows(0)
@@ -297,7 +299,8 @@ func TestLifeChangesAreToldApart(t *testing.T) {
 	set.Changes = []engine.Change{{Kind: engine.ChangeLife, Name: "slept", Data: []byte(`{"reason":"idle"}`)}}
 	r.Life(set)
 	m := r.next()
-	if m.Subject != "cairn.default.life.airport.slept.A3" || m.Header.Get(nats.MsgIdHdr) != actorID(3).String()+"/9/slept-986000000123-1" || len(m.Data) == 0 {
+	if m.Subject != "cairn.default.life.airport.slept.A3" ||
+		m.Header.Get(nats.MsgIdHdr) != actorID(3).String()+"/9/slept-986000000123-1" || len(m.Data) == 0 {
 		t.Errorf("subject %q, headers %v, data %q", m.Subject, m.Header, m.Data)
 	}
 }
@@ -355,13 +358,15 @@ func TestServerAndPublisherRunInABubbleWithVirtualTime(t *testing.T) {
 // The grant of docs/nats.md is enough to publish and to answer calls.
 func TestTheGrantOfTheGuideIsEnough(t *testing.T) {
 	grant := func(subjects ...string) *server.SubjectPermission { return &server.SubjectPermission{Allow: subjects} }
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true, JetStream: true, StoreDir: t.TempDir(), Users: []*server.User{
-		{Username: "admin", Password: "a"},
-		{Username: "node", Password: "n", Permissions: &server.Permissions{
-			Publish:   grant("cairn.*.event.>", "cairn.*.change.>", "cairn.*.life.>", "cairn.*.audit.>", "_INBOX.>", "$JS.API.STREAM.NAMES"),
-			Subscribe: grant("cairn.*.call.>", "$SRV.>", "_INBOX.>"),
-		}},
-	}})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true, JetStream: true,
+		StoreDir: t.TempDir(), Users: []*server.User{
+			{Username: "admin", Password: "a"},
+			{Username: "node", Password: "n", Permissions: &server.Permissions{
+				Publish: grant("cairn.*.event.>", "cairn.*.change.>", "cairn.*.life.>", "cairn.*.audit.>", "_INBOX.>",
+					"$JS.API.STREAM.NAMES"),
+				Subscribe: grant("cairn.*.call.>", "$SRV.>", "_INBOX.>"),
+			}},
+		}})
 	must(t, err)
 	s.Start()
 	defer s.WaitForShutdown()
@@ -397,7 +402,8 @@ func TestTheGrantOfTheGuideIsEnough(t *testing.T) {
 func TestOldestBestEffortRowsAreDroppedWhenTheOutboxIsFull(t *testing.T) {
 	for _, memory := range []int{4, 1000} {
 		t.Run(fmt.Sprintf("memory=%d", memory), func(t *testing.T) {
-			r := publishing(t, Options{MaxOutboxRows: 100, MemoryRows: memory}, jetstream.StreamConfig{Name: "ALL", Subjects: []string{"cairn.>"}})
+			r := publishing(t, Options{MaxOutboxRows: 100, MemoryRows: memory},
+				jetstream.StreamConfig{Name: "ALL", Subjects: []string{"cairn.>"}})
 			r.srv.stop()
 			for v := 1; v <= 95; v++ {
 				if v%10 == 0 {
@@ -495,7 +501,8 @@ func TestALargePayloadIsLeftOutAndDoesNotStopTheOthers(t *testing.T) {
 
 // A server may take shorter control lines than others, which is learned from its refusal.
 func TestASubjectTooLongIsDroppedAndDoesNotStopTheOthers(t *testing.T) {
-	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, MaxControlLine: 512})
+	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+		MaxControlLine: 512})
 	must(t, err)
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })

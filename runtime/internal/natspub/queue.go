@@ -159,7 +159,8 @@ func (q *queue) remove(seqs []uint64) {
 	var runs []run
 	for _, r := range q.runs {
 		end := r.first + r.n
-		for i := sort.Search(len(seqs), func(i int) bool { return seqs[i] >= r.first }); i < len(seqs) && seqs[i] < end; i++ {
+		for i := sort.Search(len(seqs),
+			func(i int) bool { return seqs[i] >= r.first }); i < len(seqs) && seqs[i] < end; i++ {
 			if seqs[i] > r.first {
 				runs = append(runs, run{r.first, seqs[i] - r.first, r.timeMS})
 			}

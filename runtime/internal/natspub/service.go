@@ -77,7 +77,8 @@ func (s *service) stop() (failed error) {
 }
 
 func (s *service) info() micro.Info {
-	info := micro.Info{ServiceIdentity: s.identity, Type: micro.InfoResponseType, Description: "durable actors", Endpoints: []micro.EndpointInfo{}}
+	info := micro.Info{ServiceIdentity: s.identity, Type: micro.InfoResponseType,
+		Description: "durable actors", Endpoints: []micro.EndpointInfo{}}
 	for _, m := range s.methods {
 		info.Endpoints = append(info.Endpoints, micro.EndpointInfo{
 			Name: endpointName(m.typ, m.name), Subject: m.prefix + ">", QueueGroup: micro.DefaultQueueGroup,
@@ -88,7 +89,8 @@ func (s *service) info() micro.Info {
 }
 
 func (s *service) stats() micro.Stats {
-	stats := micro.Stats{ServiceIdentity: s.identity, Type: micro.StatsResponseType, Started: s.started, Endpoints: []*micro.EndpointStats{}}
+	stats := micro.Stats{ServiceIdentity: s.identity, Type: micro.StatsResponseType,
+		Started: s.started, Endpoints: []*micro.EndpointStats{}}
 	for _, m := range s.methods {
 		e := &micro.EndpointStats{
 			Name: endpointName(m.typ, m.name), Subject: m.prefix + ">", QueueGroup: micro.DefaultQueueGroup,

@@ -89,7 +89,8 @@ const (
 )
 
 func newStreams(l *loop) *streams {
-	return &streams{l: l, lanes: map[keyspace.ActorID]*lane{}, flights: map[uint64]*flight{}, coverage: map[string]*cover{}}
+	return &streams{l: l, lanes: map[keyspace.ActorID]*lane{}, flights: map[uint64]*flight{},
+		coverage: map[string]*cover{}}
 }
 
 // attach subscribes to the replies on a new connection.
@@ -324,7 +325,8 @@ func (s *streams) failed(ln *lane, why string) {
 	it.busy = false
 	s.retry(ln, 0)
 	if ln.attempts == 1 || ln.attempts == 8 {
-		s.l.p.log.Warn("nats: a stream does not take a message; it is sent again", "reason", why, "attempts", ln.attempts,
+		s.l.p.log.Warn("nats: a stream does not take a message; it is sent again", "reason", why,
+			"attempts", ln.attempts,
 			"actor_type", it.set.Identity.Type, "actor_key", it.set.Identity.Key, "version", uint64(it.set.Version))
 	}
 	s.rouse(ln)

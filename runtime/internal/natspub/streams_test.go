@@ -44,7 +44,8 @@ func TestWithoutAStreamChangesPassAndDurableEventsWait(t *testing.T) {
 }
 
 func TestAStreamForOneKeyDoesNotHoldTheOthers(t *testing.T) {
-	r := publishing(t, Options{JetStream: true}, jetstream.StreamConfig{Name: "ONE", Subjects: []string{"cairn.default.event.airport.moved.A1"}})
+	r := publishing(t, Options{JetStream: true},
+		jetstream.StreamConfig{Name: "ONE", Subjects: []string{"cairn.default.event.airport.moved.A1"}})
 	r.commit(2, 1, 5, false)
 	r.box.awaitEmpty(t)
 	ids := storedIDs(r.srv, "ONE")
@@ -53,7 +54,8 @@ func TestAStreamForOneKeyDoesNotHoldTheOthers(t *testing.T) {
 }
 
 func TestOrderHoldsWhenAFullStreamRefusesForAWhile(t *testing.T) {
-	config := jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"cairn.*.event.>"}, MaxMsgs: 10, Discard: jetstream.DiscardNew, Duplicates: time.Hour}
+	config := jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"cairn.*.event.>"}, MaxMsgs: 10,
+		Discard: jetstream.DiscardNew, Duplicates: time.Hour}
 	r := publishing(t, Options{JetStream: true}, config)
 	const actors, versions = 4, 25
 	r.commit(actors, 1, versions, true)

@@ -150,8 +150,10 @@ type Subjects struct{ root string }
 // NewSubjects checks the root.
 func NewSubjects(root string) (Subjects, error) {
 	for token := range strings.SplitSeq(root, ".") {
-		if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r == '*' || r == '>' || r == 0x7F }) {
-			return Subjects{}, fmt.Errorf("natspub: root subject %q: want tokens joined by dots, without wildcards and spaces", root)
+		if token == "" ||
+			strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r == '*' || r == '>' || r == 0x7F }) {
+			return Subjects{},
+				fmt.Errorf("natspub: root subject %q: want tokens joined by dots, without wildcards and spaces", root)
 		}
 	}
 	if strings.HasPrefix(root, "$") {

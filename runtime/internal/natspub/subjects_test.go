@@ -64,8 +64,10 @@ func TestSubjectScripts(t *testing.T) {
 			}
 			key := []string{"eu west", "1"}
 			return strings.Join([]string{
-				s.Event("default", "airport", "delay-bad", key), s.Change("a.b", "airport", "kv", key), s.Life("default", "airport", "woke", nil),
-				s.Audit("default", "airport", "actor.pause", key), s.Call("default", "airport", "arrive", key), s.Calls("a.b", "airport", "arrive"),
+				s.Event("default", "airport", "delay-bad", key), s.Change("a.b", "airport", "kv",
+					key), s.Life("default", "airport", "woke", nil),
+				s.Audit("default", "airport", "actor.pause", key), s.Call("default", "airport", "arrive",
+					key), s.Calls("a.b", "airport", "arrive"),
 			}, " ")
 		},
 	}
@@ -197,7 +199,8 @@ func shown(ctx context.Context, r *host.Request) (host.Reply, error) {
 		return host.Reply{Version: 42, Replayed: true}, nil
 	}
 	deadline, _ := ctx.Deadline()
-	text := fmt.Sprintf("%s of %s %q: %s, codec %d, within %s", r.Method, r.Type, r.Key, r.Input, r.Codec, time.Until(deadline).Round(time.Minute))
+	text := fmt.Sprintf("%s of %s %q: %s, codec %d, within %s", r.Method, r.Type, r.Key, r.Input, r.Codec,
+		time.Until(deadline).Round(time.Minute))
 	if r.IdempotencyKey != "" {
 		text += ", key " + r.IdempotencyKey
 	}

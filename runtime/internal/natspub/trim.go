@@ -58,7 +58,8 @@ func (l *loop) trim() {
 			l.fault("delete", err)
 		} else {
 			p.metrics.dropped.WithLabelValues(dropOutboxFull).Add(float64(changes))
-			p.log.Warn("nats: the outbox is full; dropped its oldest best-effort changes", "rows", len(seqs), "changes", changes)
+			p.log.Warn("nats: the outbox is full; dropped its oldest best-effort changes", "rows",
+				len(seqs), "changes", changes)
 			l.remove(seqs)
 		}
 	}

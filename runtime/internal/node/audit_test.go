@@ -66,12 +66,15 @@ func byVerb(r audit.Record) string { return r.Verb }
 // audited are the methods of operators that change something, with an input each, and what must be
 // done before: a method and its input.
 var audited = map[string]trial{
-	host.ActorPause: {input: `{"reason":"r"}`}, host.ActorResume: {before: [][2]string{{host.ActorPause, ``}}}, host.ActorWake: {}, host.ActorSleep: {}, host.ActorRetry: {},
+	host.ActorPause: {input: `{"reason":"r"}`}, host.ActorResume: {before: [][2]string{{host.ActorPause,
+		``}}}, host.ActorWake: {}, host.ActorSleep: {}, host.ActorRetry: {},
 	host.StateReplace: {input: `{"state":{"N":5},"version":2}`},
 	host.LimitsSet:    {input: `{"call_rate":5}`}, host.LimitsReset: {before: [][2]string{{host.LimitsSet, `{"call_rate":5}`}}},
-	host.QueueDelete: {input: `{"queue":"jobs","all":true}`, before: sent}, host.QueuePurge: {input: `{"queue":"jobs"}`, before: sent}, host.QueueSkip: {input: `{"queue":"jobs"}`, before: sent},
-	host.QueueReplace:     {input: `{"queue":"jobs","id":1,"priority":5}`, before: sent},
-	host.QueueDeadRequeue: {input: `{"queue":"jobs","all":true}`, before: skipped}, host.QueueDeadDelete: {input: `{"queue":"jobs","all":true}`, before: skipped},
+	host.QueueDelete: {input: `{"queue":"jobs","all":true}`, before: sent}, host.QueuePurge: {input: `{"queue":"jobs"}`,
+		before: sent}, host.QueueSkip: {input: `{"queue":"jobs"}`, before: sent},
+	host.QueueReplace: {input: `{"queue":"jobs","id":1,"priority":5}`, before: sent},
+	host.QueueDeadRequeue: {input: `{"queue":"jobs","all":true}`,
+		before: skipped}, host.QueueDeadDelete: {input: `{"queue":"jobs","all":true}`, before: skipped},
 	host.ScheduleSet:     {input: `{"name":"tick","every_ms":1000}`},
 	host.ScheduleCancel:  {input: `{"name":"tick"}`, before: ticking},
 	host.ScheduleTrigger: {input: `{"name":"tick"}`, before: ticking},
@@ -412,7 +415,8 @@ func TestADamagedRecordIsNamedAndSkipped(t *testing.T) {
 	}
 	for q, want := range map[*audit.Query]string{
 		{}: "p/[a] actor.resumefalse p/[b] true p/[a] true p/[a] actor.pausefalse ",
-		{Type: "p", Prefix: []string{"a"}, Exact: true}:                        "p/[a] actor.resumefalse p/[a] true p/[a] actor.pausefalse ",
+		{Type: "p", Prefix: []string{"a"},
+			Exact: true}: "p/[a] actor.resumefalse p/[a] true p/[a] actor.pausefalse ",
 		{Type: "p", Prefix: []string{"a"}, Verb: host.ActorPause}:              "p/[a] true p/[a] actor.pausefalse ",
 		{Type: "p", Prefix: []string{"c"}}:                                     "",
 		{Type: "p", Prefix: []string{"b"}, Exact: true, Verb: "actor.destroy"}: "p/[b] true ",
@@ -486,7 +490,8 @@ func TestAClockThatWasAheadSpoilsNoRecord(t *testing.T) {
 		}
 		all := g.records("a")
 		errorIf(t, len(all) != 2 || all[1].ID >= all[0].ID || all[1].Time.Year() < 2029, "%+v", all)
-		for q, want := range map[*audit.Query]int{{Since: began}: 1, {Until: began.Add(time.Hour)}: 1, {Until: began.Add(day)}: 2, {Since: began, Until: began.Add(time.Minute)}: 0} {
+		for q, want := range map[*audit.Query]int{{Since: began}: 1, {Until: began.Add(time.Hour)}: 1,
+			{Until: began.Add(day)}: 2, {Since: began, Until: began.Add(time.Minute)}: 0} {
 			page, err := g.Audit(t.Context(), *q)
 			errorIf(t, err != nil || len(page.Records) != want, "%+v: %+v, %v", q, page, err)
 		}

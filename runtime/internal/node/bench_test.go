@@ -59,7 +59,8 @@ func BenchmarkPublish(b *testing.B) {
 					b.StartTimer()
 				}
 				e.Sequence = uint64(i + 1)
-				h.Publish("room", keyspace.ActorID{}, "", event.CommitName{Number: uint64(i + 1)}, []event.PublishedEvent{{EmittedEvent: e}})
+				h.Publish("room", keyspace.ActorID{}, "", event.CommitName{Number: uint64(i + 1)},
+					[]event.PublishedEvent{{EmittedEvent: e}})
 			}
 		})
 	}

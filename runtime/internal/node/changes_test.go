@@ -150,7 +150,8 @@ func TestEveryKindOfChangeIsInTheDocumentation(t *testing.T) {
 }
 
 func TestATurnPublishesSoManyChangesOfKeysAndCountsTheRest(t *testing.T) {
-	for n, more := range map[int][]string{kv.MaxKVChanges: nil, kv.MaxKVChanges + 1: {"kv  op=more count=1"}, kv.MaxKVChanges + 9: {"kv  op=more count=9"}} {
+	for n, more := range map[int][]string{kv.MaxKVChanges: nil, kv.MaxKVChanges + 1: {"kv  op=more count=1"},
+		kv.MaxKVChanges + 9: {"kv  op=more count=9"}} {
 		var log changeLog
 		bubble(t, func(o *Options) { o.Changes = &log }, nil, func(t *testing.T, g *stage) {
 			for range 2 { // each turn counts anew
@@ -182,12 +183,13 @@ func TestChangesOfAllActorsAreFollowed(t *testing.T) {
 		var told []string
 		done := make(chan error, 1)
 		go func() {
-			done <- g.FollowChanges(ctx, changes.Query{Type: "p", Kinds: []string{"state", "life", "audit"}}, func(r *changes.Record) error {
-				for _, c := range r.Changes {
-					told = append(told, fmt.Sprintf("%s %s %s@%d", r.Key[0], c.Kind, c.Name, r.Version))
-				}
-				return nil
-			})
+			done <- g.FollowChanges(ctx, changes.Query{Type: "p", Kinds: []string{"state", "life", "audit"}},
+				func(r *changes.Record) error {
+					for _, c := range r.Changes {
+						told = append(told, fmt.Sprintf("%s %s %s@%d", r.Key[0], c.Kind, c.Name, r.Version))
+					}
+					return nil
+				})
 		}()
 		synctest.Wait()
 		g.must("a", add(1))
@@ -196,7 +198,8 @@ func TestChangesOfAllActorsAreFollowed(t *testing.T) {
 		must(t, g.doAt(host.Address{Type: "q", Key: []string{"a"}}, add(1)))
 		must(t, g.Destroy(t.Context(), host.Address{Type: "p", Key: []string{"a"}}))
 		synctest.Wait()
-		want := []string{"a state @3", "b life created@1", "b state @1", "b state @2", "b life paused@3", "b audit actor.pause@3", "a audit actor.destroy@4", "a life destroyed@4"}
+		want := []string{"a state @3", "b life created@1", "b state @1", "b state @2", "b life paused@3",
+			"b audit actor.pause@3", "a audit actor.destroy@4", "a life destroyed@4"}
 		errorIf(t, !slices.Equal(told, want), "told %q", told)
 		cancel()
 		if err := <-done; host.CodeOf(err) != host.Canceled {

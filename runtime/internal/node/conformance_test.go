@@ -37,7 +37,8 @@ func TestPartsConform(t *testing.T) {
 		t.Run(s.Part, func(t *testing.T) { kerneltest.Run(t, s) })
 	}
 	for _, p := range Parts(&Options{Traces: trace.Options{Off: true}}) {
-		if !slices.Contains(names, p.Name()) && p.Name() != "trace" && p.Name() != "usage" && p.Name() != "audit" && p.Name() != "state" { // which only read, count beside the turns, outlive actors, and have no rows
+		// which only read, count beside the turns, outlive actors, and have no rows
+		if !slices.Contains(names, p.Name()) && p.Name() != "trace" && p.Name() != "usage" && p.Name() != "audit" && p.Name() != "state" {
 			t.Errorf("the suite is not run on the part %s", p.Name())
 		}
 	}
@@ -52,7 +53,8 @@ func conforming() []kerneltest.Subject {
 		{
 			Part: "kv", Rests: 2 * time.Hour, // the keys of an hour expire together
 			Use: func(t host.Turn, n int) error {
-				return errors.Join(t.KVPut(packed("k", n), nil, host.EncodedBytes, time.Time{}), t.KVPut(packed("x", n), nil, host.EncodedBytes, t.Now().Add(workTime)))
+				return errors.Join(t.KVPut(packed("k", n), nil, host.EncodedBytes, time.Time{}),
+					t.KVPut(packed("x", n), nil, host.EncodedBytes, t.Now().Add(workTime)))
 			},
 			Read: usesInKV,
 		},
@@ -99,7 +101,8 @@ func conforming() []kerneltest.Subject {
 			Part: "alarm", Ends: workTime, Shows: kerneltest.ShowsOpen,
 			Declare: func(b *host.Behavior) { b.Alarms = []host.AlarmMethod{{Name: "ring", Handler: "ring"}} },
 			Use: func(t host.Turn, n int) error {
-				return t.SetAlarm(host.Alarm{Name: "ring", Instance: strconv.Itoa(n), Due: t.Now().Add(workTime), Payload: kerneltest.Payload(n)})
+				return t.SetAlarm(host.Alarm{Name: "ring", Instance: strconv.Itoa(n), Due: t.Now().Add(workTime),
+					Payload: kerneltest.Payload(n)})
 			},
 			Show: func(k *kernel.Kernel, a host.Address) (seen []int, err error) {
 				var out host.AlarmListOutput

@@ -187,7 +187,8 @@ func TestClientThatGivesUpWhileConnectingLeavesNothing(t *testing.T) {
 			h.say("y")
 			synctest.Wait()
 			if n := len(event.HubOf(h.Kernel).Audiences); n != 0 || len(h.records()) != 0 || h.wakes() != 0 || h.held() != 0 {
-				t.Errorf("%d audiences, %d connections, %d wake rows, %d bytes of events are left", n, len(h.records()), h.wakes(), h.held())
+				t.Errorf("%d audiences, %d connections, %d wake rows, %d bytes of events are left", n, len(h.records()),
+					h.wakes(), h.held())
 			}
 			log := h.log()
 			errorIf(t, len(log) > 1 || len(log) == 1 && log[0] != "the client gave up", "%q", log)

@@ -246,7 +246,8 @@ func TestTickIsNeitherLostNorRecordedTwiceWhateverTheCrash(t *testing.T) {
 	}}
 	bubble(t, nil, []*puppetType{puppets}, func(t *testing.T, g *stage) {
 		begin := time.Now()
-		g.mustVerb("a", host.ScheduleSet, host.Schedule{Name: "tick", Every: 1000, Missed: host.MissedAll, CatchUp: 1000, KeepRuns: 1000}, nil)
+		g.mustVerb("a", host.ScheduleSet,
+			host.Schedule{Name: "tick", Every: 1000, Missed: host.MissedAll, CatchUp: 1000, KeepRuns: 1000}, nil)
 		cuts := 0
 		afterCuts[int](g, nil, func() { time.Sleep(20500 * time.Millisecond) }, func(m *stage, _ int) {
 			cuts++
@@ -303,7 +304,8 @@ func TestReaderSeesEachItemOnceWhateverTheCrash(t *testing.T) {
 	const items = 20
 	appends := func(g *stage, from int) {
 		for v := from; v <= items; v++ {
-			g.mustVerb("a", host.StreamAppend, host.StreamAppendInput{Stream: "log", Items: []host.Raw{host.Raw(fmt.Sprint(v))}, Close: v == items}, nil)
+			g.mustVerb("a", host.StreamAppend,
+				host.StreamAppendInput{Stream: "log", Items: []host.Raw{host.Raw(fmt.Sprint(v))}, Close: v == items}, nil)
 		}
 	}
 	read := func(g *stage, seen *int) {

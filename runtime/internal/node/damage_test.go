@@ -24,7 +24,8 @@ import (
 func wantDamage(t *testing.T, err error, code host.Code) (id string) {
 	t.Helper()
 	e := wantCode(t, err, code)
-	errorIf(t, e.Retryable || e.Metadata["reason"] != host.ReasonDamaged || e.Metadata["error_id"] == "" || strings.Contains(e.Message, ".sst"),
+	errorIf(t, e.Retryable || e.Metadata["reason"] != host.ReasonDamaged || e.Metadata["error_id"] == "" ||
+		strings.Contains(e.Message, ".sst"),
 		"%v %v, retryable %t", e, e.Metadata, e.Retryable)
 	return e.Metadata["error_id"]
 }
@@ -97,7 +98,8 @@ func TestDamageReachesCallersAsSuch(t *testing.T) {
 	for i, f := range faults {
 		ids[i] = wantDamage(t, f.err, f.code)
 	}
-	if _, err := survey.StoredKeys(g.store, g.Kernel.Options.Namespace, pAddr("key"), host.InspectQuery{ValueBytes: 10}); !errors.Is(err, engine.ErrDamaged) || !strings.Contains(err.Error(), tables[0]) {
+	if _, err := survey.StoredKeys(g.store, g.Kernel.Options.Namespace, pAddr("key"),
+		host.InspectQuery{ValueBytes: 10}); !errors.Is(err, engine.ErrDamaged) || !strings.Contains(err.Error(), tables[0]) {
 		t.Errorf("without a node: %v", err)
 	}
 	errorIf(t, ids[6] != ids[7], "the failed actor has the errors %s and %s", ids[6], ids[7])
@@ -114,7 +116,8 @@ func TestDamageReachesCallersAsSuch(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(g.log.String()), "\n")
 	for i, id := range ids {
 		first := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, "error_id="+id) })
-		errorIf(t, first < 0 || !strings.Contains(lines[first], tables[faults[i].table]) || !strings.Contains(lines[first], "checksum mismatch"),
+		errorIf(t, first < 0 || !strings.Contains(lines[first], tables[faults[i].table]) ||
+			!strings.Contains(lines[first], "checksum mismatch"),
 			"the log does not name the table of error %d, %s", i, id)
 	}
 	for _, line := range lines {

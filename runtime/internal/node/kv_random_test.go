@@ -364,7 +364,8 @@ func TestAnExpiredEntryIsAbsentBesideAnOlderQuery(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
 		soon := time.Now().Add(time.Second)
-		g.mustVerb("a", host.KVCommit, kv.CommitInput{Mutations: []kv.Mutation{{Op: "put", Key: kv.Key{"k"}, Value: host.Raw("1"), Expires: &soon}}}, nil)
+		g.mustVerb("a", host.KVCommit,
+			kv.CommitInput{Mutations: []kv.Mutation{{Op: "put", Key: kv.Key{"k"}, Value: host.Raw("1"), Expires: &soon}}}, nil)
 		list := func() (n int) {
 			var out kv.ListOutput
 			g.mustVerb("a", host.KVList, kv.ListInput{}, &out)

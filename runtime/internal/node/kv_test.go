@@ -43,7 +43,8 @@ func TestKVMethodsCarryStoredFormsInCBOR(t *testing.T) {
 			t.Errorf("%s: %+v", v.encoding, out)
 		}
 		e := inCBOR[kv.GetOutput](g, host.KVGet, kv.GetInput{Key: key}).Entry
-		if e == nil || e.Encoding != v.encoding || string(e.Value) != string(kv.ByteString([]byte(v.data))) || fmt.Sprint(e.Key) != fmt.Sprint(key) {
+		if e == nil || e.Encoding != v.encoding || string(e.Value) != string(kv.ByteString([]byte(v.data))) ||
+			fmt.Sprint(e.Key) != fmt.Sprint(key) {
 			t.Errorf("%s in CBOR: %+v", v.encoding, e)
 		}
 		var shown kv.GetOutput
@@ -79,7 +80,8 @@ func TestPagesOfAListingAreTheListing(t *testing.T) {
 			}
 		}
 	}
-	for _, selection := range []kv.Selection{{}, {Prefix: kv.Key{"user"}}, {Start: kv.Key{"u", int64(3)}}, {Start: kv.Key{"u"}, End: kv.Key{"users", int64(0)}}} {
+	for _, selection := range []kv.Selection{{}, {Prefix: kv.Key{"user"}}, {Start: kv.Key{"u", int64(3)}},
+		{Start: kv.Key{"u"}, End: kv.Key{"users", int64(0)}}} {
 		for _, where := range []string{"", `{"n":{"$lt":3}}`, `{"n":9}`} {
 			list := kv.ListInput{Selection: selection, Where: host.Raw(where), Limit: 1000}
 			whole := pages(list)
@@ -144,7 +146,8 @@ func TestCommitsBoundWhatTheyRead(t *testing.T) {
 	if out := commit(kv.CommitInput{Mutations: []kv.Mutation{part}}); out.Results[0].Deleted != 5 {
 		t.Errorf("%+v", out)
 	}
-	refused(kv.CommitInput{Mutations: []kv.Mutation{{Op: "delete", Key: kv.Key{"n", int64(9)}}, part, part}}, "mutations[2].where", kv.MaxFiltered+1)
+	refused(kv.CommitInput{Mutations: []kv.Mutation{{Op: "delete", Key: kv.Key{"n", int64(9)}}, part, part}},
+		"mutations[2].where", kv.MaxFiltered+1)
 
 	// A page ends by time too, so a slow machine makes more than one.
 	var pages []kv.Check
@@ -252,7 +255,8 @@ func TestB19WatchersThatNameNothingAreRefused(t *testing.T) {
 		g.watch(kv.Watching{Prefixes: []kv.Key{{}}}).Close()
 
 		g.must("b", func(_ *puppet, h host.Turn) error { // which must not wait
-			for method, input := range map[string]string{host.KVWatch: `{"keys":[{"key":["x"]}],"wait_ms":5}`, host.KVFeed: `{"after":4,"wait_ms":5}`} {
+			for method, input := range map[string]string{host.KVWatch: `{"keys":[{"key":["x"]}],"wait_ms":5}`,
+				host.KVFeed: `{"after":4,"wait_ms":5}`} {
 				_, err := h.Call(h, &host.Request{Address: pAddr("a"), Method: method, Codec: host.JSON, Input: []byte(input)})
 				wantCode(t, err, host.InvalidArgument)
 			}

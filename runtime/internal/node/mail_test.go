@@ -62,7 +62,8 @@ func (g *stage) cbor(key, name string, in, out any) error {
 }
 
 func TestOperatorsReadWhyAMessageFailedAndItsSenderDoesNot(t *testing.T) {
-	d := &puppetType{name: "p", message: failing, queues: []host.Queue{{Name: "mail", Handler: "puppet.mail", Backoff: []time.Duration{time.Hour}, ReplyFor: 24 * time.Hour}}}
+	d := &puppetType{name: "p", message: failing,
+		queues: []host.Queue{{Name: "mail", Handler: "puppet.mail", Backoff: []time.Duration{time.Hour}, ReplyFor: 24 * time.Hour}}}
 	bubble(t, nil, []*puppetType{d}, func(t *testing.T, g *stage) {
 		var id uint64
 		g.must("a", func(_ *puppet, h host.Turn) error {

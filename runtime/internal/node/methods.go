@@ -220,7 +220,8 @@ func (n *Node) ExportSQL(ctx context.Context, addr host.Address, w io.Writer) er
 }
 
 // ImportSQL implements host.Databases.
-func (n *Node) ImportSQL(ctx context.Context, addr host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
+func (n *Node) ImportSQL(ctx context.Context, addr host.Address, file io.Reader,
+	reason string) (host.SQLStatusOutput, error) {
 	return sqlite.SQLiteIn(n.Kernel).ImportSQL(ctx, n.Kernel, addr, file, reason)
 }
 

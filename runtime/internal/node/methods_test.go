@@ -73,9 +73,10 @@ var faultyInputs = map[string]map[string]string{
 		`{"prefixes":[["a"],null]}`: "prefixes[1]", `{"prefixes":[[{}]]}`: "prefixes[0][0]", `{"after":-1}`: "after", `{"limit":0}`: "limit", `{"wait_ms":60001}`: "wait_ms",
 		`{"life":"x"}`: "life",
 	},
-	host.KVScopes:       {`{"limit":0}`: "limit", `{"cursor":"?"}`: "cursor", `{"prefix":[null]}`: "prefix[0]"},
-	host.KVGroups:       {`{}`: "prefix", `{"prefix":[],"limit":1001}`: "limit", `{"prefix":[],"cursor":"?"}`: "cursor"},
-	host.KVSetScope:     {`{}`: "prefix", `{"prefix":[],"max_keys":-1}`: "max_keys", `{"prefix":[],"log_bytes":5}`: "log_bytes", `{"prefix":[],"info":{"a":1,"a":2}}`: "info.a", `{"prefix":[[1]]}`: "prefix[0]"},
+	host.KVScopes: {`{"limit":0}`: "limit", `{"cursor":"?"}`: "cursor", `{"prefix":[null]}`: "prefix[0]"},
+	host.KVGroups: {`{}`: "prefix", `{"prefix":[],"limit":1001}`: "limit", `{"prefix":[],"cursor":"?"}`: "cursor"},
+	host.KVSetScope: {`{}`: "prefix", `{"prefix":[],"max_keys":-1}`: "max_keys",
+		`{"prefix":[],"log_bytes":5}`: "log_bytes", `{"prefix":[],"info":{"a":1,"a":2}}`: "info.a", `{"prefix":[[1]]}`: "prefix[0]"},
 	host.KVHistory:      {`{}`: "key", `{"key":["a"],"limit":0}`: "limit", `{"key":[[1]]}`: "key[0]"},
 	host.KVPin:          {`{"ttl_ms":0}`: "ttl_ms", `{"ttl_ms":86400001}`: "ttl_ms"},
 	host.KVUnpin:        {`{}`: "version"},
@@ -111,11 +112,13 @@ var faultyInputs = map[string]map[string]string{
 		`{}`: "template", `{"template":"{{"}`: "template", `{"template":"{{print 1}}"}`: "template", `{"template":"","prefix":[null]}`: "prefix[0]", `{"template":"","strict":1}`: "strict",
 	},
 	host.KVRemoveScope: {`{}`: "prefix", `{"prefix":[{}]}`: "prefix[0]"},
-	host.KVGet:         {`{}`: "key", `{"key":[]}`: "key", `{"key":"a"}`: "key", `{"key":["a",null]}`: "key[1]", `{"key":["a"],"time":7}`: "time"},
-	host.KVGetMany:     {`{"keys":[["a"],[]]}`: "keys[1]", `{"keys":1}`: "keys"},
-	host.KVList:        {`{"limit":0}`: "limit", `{"limit":1001}`: "limit", `{"cursor":"?"}`: "cursor", `{"where":{}}`: "where", `{"prefix":[null]}`: "prefix[0]", `{"prefix":[1],"start":[2]}`: "prefix", `{"time":"now"}`: "time", `{"at":1,"time":"2026-01-02T03:04:05Z"}`: "time"},
-	host.KVCount:       {`{"end":[]}`: "end", `{"start":7}`: "start", `{"cursor":"?"}`: "cursor"},
-	host.KVSample:      {`{"n":0}`: "n", `{"n":1001}`: "n", `{"seed":-1}`: "seed", `{"end":[]}`: "end", `{"cursor":"?"}`: "cursor"},
+	host.KVGet: {`{}`: "key", `{"key":[]}`: "key", `{"key":"a"}`: "key", `{"key":["a",null]}`: "key[1]",
+		`{"key":["a"],"time":7}`: "time"},
+	host.KVGetMany: {`{"keys":[["a"],[]]}`: "keys[1]", `{"keys":1}`: "keys"},
+	host.KVList: {`{"limit":0}`: "limit", `{"limit":1001}`: "limit", `{"cursor":"?"}`: "cursor",
+		`{"where":{}}`: "where", `{"prefix":[null]}`: "prefix[0]", `{"prefix":[1],"start":[2]}`: "prefix", `{"time":"now"}`: "time", `{"at":1,"time":"2026-01-02T03:04:05Z"}`: "time"},
+	host.KVCount:  {`{"end":[]}`: "end", `{"start":7}`: "start", `{"cursor":"?"}`: "cursor"},
+	host.KVSample: {`{"n":0}`: "n", `{"n":1001}`: "n", `{"seed":-1}`: "seed", `{"end":[]}`: "end", `{"cursor":"?"}`: "cursor"},
 	host.KVListMany: {`{"lists":[{},{"limit":1001}]}`: "lists[1].limit", `{"lists":[{"cursor":"?"}]}`: "lists[0].cursor",
 		`{"lists":[{},{"end":[{"$raw":""}]}]}`: "lists[1].end", `{"lists":1}`: "lists"},
 	host.KVCommit: {
@@ -141,7 +144,8 @@ var faultyInputs = map[string]map[string]string{
 	host.QueueSkip:       {`{}`: "queue"},
 	host.ConnectionClose: {`{}`: "connection"},
 	host.SendSkip:        {`{}`: "type", `{"type":"p","key":["a",7]}`: "key[1]"},
-	host.StreamRead:      {`{"stream":"a.b"}`: "stream", `{"stream":"log","limit":1001}`: "limit", `{"stream":"log","wait_ms":60001}`: "wait_ms", `{"stream":"log","life":"x"}`: "life"},
+	host.StreamRead: {`{"stream":"a.b"}`: "stream", `{"stream":"log","limit":1001}`: "limit",
+		`{"stream":"log","wait_ms":60001}`: "wait_ms", `{"stream":"log","life":"x"}`: "life"},
 	host.TraceRead: {
 		`{"cursor":"x"}`: "cursor", `{"trace_id":"x"}`: "trace_id", `{"limit":10001}`: "limit", `{"max_bytes":1000000000}`: "max_bytes",
 		`{"start":"yesterday"}`: "start", `{"start":"9999-12-31T00:00:00Z","end":"2026-01-01T00:00:00Z"}`: "end",
@@ -158,8 +162,10 @@ var faultyInputs = map[string]map[string]string{
 	host.SendDeadList:    {`{"limit":0}`: "limit", `{"limit":1001}`: "limit"},
 	host.SendDeadRequeue: {`{}`: "ids"},
 	host.SendDeadDelete:  {`{"all":true,"ids":[1]}`: "ids"},
-	host.SQLQuery:        {`{"sql":""}`: "sql", `{"sql":"SELECT 1","limit":0}`: "limit", `{"sql":"SELECT ?","args":[[1]]}`: "args[0]", `{"sql":"SELEC"}`: "sql", `{"sql":"SELECT ?"}`: "args", `{"sql":"SELECT 1","args":[1]}`: "args"},
-	host.SQLExec:         {`{"sql":"SELECT 1"}`: "reason", `{"sql":"","reason":"r"}`: "sql", `{"sql":"SELECT 1","limit":10001,"reason":"r"}`: "limit", `{"sql":"SELEC","reason":"r"}`: "sql"},
+	host.SQLQuery: {`{"sql":""}`: "sql", `{"sql":"SELECT 1","limit":0}`: "limit",
+		`{"sql":"SELECT ?","args":[[1]]}`: "args[0]", `{"sql":"SELEC"}`: "sql", `{"sql":"SELECT ?"}`: "args", `{"sql":"SELECT 1","args":[1]}`: "args"},
+	host.SQLExec: {`{"sql":"SELECT 1"}`: "reason", `{"sql":"","reason":"r"}`: "sql",
+		`{"sql":"SELECT 1","limit":10001,"reason":"r"}`: "limit", `{"sql":"SELEC","reason":"r"}`: "sql"},
 	host.WorkflowHistory: {`{"limit":0}`: "limit"},
 	host.WorkflowResult:  {`{"wait_ms":60001}`: "wait_ms"},
 	host.WorkflowWatch:   {`{"wait_ms":60001}`: "wait_ms"},
@@ -244,12 +250,14 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		errorIf(t, !strings.Contains(e.Message, ": 99999999999999999 is not from 0 to 2592000000"), "%s: %v", in, e)
 	}
 	e := wantCode(t, g.raw(host.LimitsSet, host.JSON, []byte(`{"value_bytes":1000000000}`)), host.InvalidArgument)
-	if e.Metadata["limit"] != "16777216" || e.Metadata["actual"] != "1000000000" || !strings.Contains(e.Message, "value_bytes is 1000000000; it must be from 1 to 16777216") {
+	if e.Metadata["limit"] != "16777216" || e.Metadata["actual"] != "1000000000" ||
+		!strings.Contains(e.Message, "value_bytes is 1000000000; it must be from 1 to 16777216") {
 		t.Errorf("%+v", e)
 	}
 	// In CBOR the same are refused. A null is no value, as everywhere in an input.
 	for method, in := range map[string]map[string]any{
-		host.QueueReceive: {"queue": "jobs", "limit": 0}, host.StreamRead: {"stream": "log", "limit": 0}, host.SQLQuery: {"sql": "SELECT 1", "limit": 0},
+		host.QueueReceive: {"queue": "jobs", "limit": 0}, host.StreamRead: {"stream": "log",
+			"limit": 0}, host.SQLQuery: {"sql": "SELECT 1", "limit": 0},
 	} {
 		wantField(t, g.cbor("a", method, in, nil), "limit")
 		in["limit"] = nil
@@ -338,7 +346,8 @@ func TestLookingAtAnActorDoesNotWakeIt(t *testing.T) {
 		if !set {
 			input = `{}`
 		}
-		_, err := g.Call(t.Context(), &host.Request{Address: pAddr("a"), Method: row.Name, Codec: host.JSON, Input: []byte(input), Existing: true})
+		_, err := g.Call(t.Context(),
+			&host.Request{Address: pAddr("a"), Method: row.Name, Codec: host.JSON, Input: []byte(input), Existing: true})
 		st, lookup := g.Lookup(t.Context(), pAddr("a"))
 		if lookup != nil || st.State != host.Asleep {
 			t.Errorf("after %s the actor is %s, %v: %v", row.Name, st.State, lookup, err)
@@ -461,14 +470,15 @@ func TestCallEndsAtTheDeadlineOfAContextThatHasNoChannel(t *testing.T) {
 			defer ctx.Cancel()
 			start := time.Now()
 			over := make(chan struct{})
-			_, err := g.Call(ctx, &host.Request{Address: pAddr("a"), Method: "do", Codec: host.JSON, Input: remember(deed(func(_ *puppet, h host.Turn) error {
-				defer close(over)
-				if asks {
-					h.Done() // which asks the caller's context
-				}
-				time.Sleep(work)
-				return nil
-			}))})
+			_, err := g.Call(ctx,
+				&host.Request{Address: pAddr("a"), Method: "do", Codec: host.JSON, Input: remember(deed(func(_ *puppet, h host.Turn) error {
+					defer close(over)
+					if asks {
+						h.Done() // which asks the caller's context
+					}
+					time.Sleep(work)
+					return nil
+				}))})
 			took := time.Since(start)
 			errorIf(t, took != min(limit, work) && parent.Err() == nil, "a call of %v with a limit of %v took %v", work, limit, took)
 			<-over
@@ -520,7 +530,8 @@ func TestQueryHasItsPlaceWhenTheTurnsBeforeItHaveRunAndNotWhenItIsAnswered(t *te
 			o := &orderNotes{before: func() { g.must("a", add(1)) }}
 			seen, at := 0, ""
 			look := glance(func(s *puppetState, _ host.Reader) error { seen, at = s.N, o.calls; return nil })
-			if _, err := g.Call(t.Context(), &host.Request{Address: pAddr("a"), Method: "look", Codec: host.JSON, Input: remember(look), Order: o}); err != nil {
+			if _, err := g.Call(t.Context(),
+				&host.Request{Address: pAddr("a"), Method: "look", Codec: host.JSON, Input: remember(look), Order: o}); err != nil {
 				t.Fatal(err)
 			}
 			n := g.n("a")

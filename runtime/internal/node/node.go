@@ -56,7 +56,9 @@ func Parts(o *Options) []kernel.Part {
 	letters.Handle(host.QueueSend, mail.MessageHandler{Check: queue.CheckSend, Handle: queue.TakeSend})
 	run.HandleMessages(letters)
 	parts := []kernel.Part{
-		kv.New(queue.Send, kv.Database{Write: sqlite.WriteReserved, Read: sqlite.ReadReserved}, stream.Own(kvrows.LogName)), alarm.New(), schedule.New(), queue.New(runs, kv.Keep), sqlite.New(o.SQL, kv.Imported), new(stream.Part), new(event.Part), new(conn.Part),
+		kv.New(queue.Send, kv.Database{Write: sqlite.WriteReserved, Read: sqlite.ReadReserved},
+			stream.Own(kvrows.LogName)), alarm.New(), schedule.New(), queue.New(runs, kv.Keep),
+		sqlite.New(o.SQL, kv.Imported), new(stream.Part), new(event.Part), new(conn.Part),
 		letters, task.New(appendItems), runs, new(admin.Part), token.New(), &usage.Part{Off: o.UsageOff}, new(attribute.Part), new(state.Part), audit.New(o.Audit),
 	}
 	return append(append(parts, trace.New(o.Traces)...), o.Parts...)

@@ -297,7 +297,8 @@ func (b *bench) core(key string) *kernel.Core {
 // Of two parts with one kind of wake rows the second would get the rows of the first.
 func TestTwoPartsOfOneKindAreRefused(t *testing.T) {
 	g := newStage(t, nil)
-	if _, err := New(Options{Parts: []kernel.Part{new(probe), new(probe)}, Options: options.Options{Store: g.store}}); err == nil || !strings.Contains(err.Error(), "probe") {
+	if _, err := New(Options{Parts: []kernel.Part{new(probe), new(probe)},
+		Options: options.Options{Store: g.store}}); err == nil || !strings.Contains(err.Error(), "probe") {
 		t.Error(err)
 	}
 }

@@ -100,7 +100,8 @@ func remember(f any) []byte {
 func (d *puppetType) behavior() *host.Behavior {
 	b := &host.Behavior{
 		Type: d.name, StateVersion: 1, IdleTimeout: d.idle, Limits: d.limits, HasSleep: d.sleep != nil, HasWake: d.wake != nil, Events: d.events, Queues: d.queues,
-		Methods:    []host.Method{{Name: "do", Kind: host.Action, Handler: "puppet.do"}, {Name: "look", Kind: host.Query, Handler: "puppet.look"}},
+		Methods: []host.Method{{Name: "do", Kind: host.Action, Handler: "puppet.do"},
+			{Name: "look", Kind: host.Query, Handler: "puppet.look"}},
 		Schedules:  []host.ScheduleMethod{{Name: "tick", Handler: "puppet.tick"}},
 		Alarms:     []host.AlarmMethod{{Name: "ring", Handler: "puppet.ring"}},
 		Maps:       d.maps,
@@ -260,7 +261,8 @@ func (g *stage) start() {
 	}
 	store, err := engine.Open(g.t.Context(), eo)
 	g.ok(err)
-	o := Options{Options: options.Options{Store: store, Logger: eo.Logger, IdleTimeout: time.Minute}, Traces: trace.Options{Off: true}, UsageOff: true}
+	o := Options{Options: options.Options{Store: store, Logger: eo.Logger, IdleTimeout: time.Minute},
+		Traces: trace.Options{Off: true}, UsageOff: true}
 	for _, d := range g.types {
 		o.Behaviors = append(o.Behaviors, d.behavior())
 	}

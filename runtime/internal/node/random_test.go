@@ -80,7 +80,8 @@ func TestRandomScenariosEndAlike(t *testing.T) {
 						is, wants := strings.Split(got[i], "\n"), strings.Split(want[i], "\n")
 						for n := range min(len(is), len(wants)) {
 							if is[n] != wants[n] {
-								t.Fatalf("after\n%s\nit prints\n%s\nand not\n%s", strings.Join(lines[:min(i+1, len(lines))], "\n"), is[n], wants[n])
+								t.Fatalf("after\n%s\nit prints\n%s\nand not\n%s",
+									strings.Join(lines[:min(i+1, len(lines))], "\n"), is[n], wants[n])
 							}
 						}
 					}
@@ -301,7 +302,8 @@ func randomScenario(r *rand.Rand) (lines []string) {
 		case n < 87:
 			lines, paused = append(lines, fmt.Sprintf("verb %s actor.resume", k)), paused && k != "a"
 		case n < 97 && !paused: // a client of an actor that is paused waits, if it is connected
-			lines = append(lines, []string{"x ", "y "}[r.IntN(2)]+[]string{"comes", "loses", "leaves", "subscribes", "unsubscribes"}[r.IntN(5)])
+			lines = append(lines,
+				[]string{"x ", "y "}[r.IntN(2)]+[]string{"comes", "loses", "leaves", "subscribes", "unsubscribes"}[r.IntN(5)])
 		default:
 			lines = append(lines, fmt.Sprintf("verb %s stream.read {\"stream\":\"s\",\"limit\":2}", k))
 		}

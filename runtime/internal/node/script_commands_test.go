@@ -201,7 +201,8 @@ func (s *scene) command(line string) string {
 		}
 		return fmt.Sprintf("%d wait for the end of a pause", parked)
 	case "memory":
-		return fmt.Sprintf("%d awake, %d remains, %d signals, %d failures", s.stage().Memory.Awake.Load(), s.g.Remains.Len(), s.g.Signals.Len(),
+		return fmt.Sprintf("%d awake, %d remains, %d signals, %d failures", s.stage().Memory.Awake.Load(),
+			s.g.Remains.Len(), s.g.Signals.Len(),
 			s.g.Failures.Len()+len(kernel.PartOf[*schedule.Part](s.g.Kernel).FailedRuns))
 	case "disk": // full, free, held or broken
 		s.disk(w[1])
@@ -227,7 +228,8 @@ func (s *scene) command(line string) string {
 	case "end": // by the token
 		return result(w[0], s.stage().Disconnect(s.t.Context(), addr(w[2]), s.clients[w[1]].Welcome().Token))
 	case "close": // close CLIENT ACTOR REASON: by an operator
-		return s.command(fmt.Sprintf("verb %s connection.close {\"connection\":%q,\"reason\":%q}", w[2], s.clients[w[1]].Welcome().Connection, arg(3)))
+		return s.command(fmt.Sprintf("verb %s connection.close {\"connection\":%q,\"reason\":%q}", w[2],
+			s.clients[w[1]].Welcome().Connection, arg(3)))
 	case "clients":
 		return s.records(w[1])
 	default:
@@ -255,7 +257,8 @@ func (s *scene) state(key string) string {
 	for _, c := range []struct {
 		name string
 		n    int
-	}{{"connections", st.Connections}, {"pending", st.PendingSends}, {"failed", st.FailedSends}, {"tasks", st.Tasks}, {"in the mailbox", st.Mailbox}} {
+	}{{"connections", st.Connections}, {"pending", st.PendingSends}, {"failed", st.FailedSends}, {"tasks",
+		st.Tasks}, {"in the mailbox", st.Mailbox}} {
 		if c.n > 0 {
 			out += fmt.Sprintf(", %d %s", c.n, c.name)
 		}

@@ -169,7 +169,8 @@ func (w *watcher) told(wait time.Duration) string {
 	if n := len(all); n == 0 {
 		text = "that nothing has changed"
 	} else if n > 8 {
-		text = fmt.Sprintf("%d changes from %s to %s, %d of them deletions", n, keyText(out.Changes[0].Key), keyText(out.Changes[n-1].Key), absent)
+		text = fmt.Sprintf("%d changes from %s to %s, %d of them deletions", n, keyText(out.Changes[0].Key),
+			keyText(out.Changes[n-1].Key), absent)
 	}
 	if out.More {
 		text += ", and more follows"

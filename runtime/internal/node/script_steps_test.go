@@ -48,7 +48,8 @@ func (s *scene) glance(body []string) glance {
 // steps }".
 func (s *scene) puppets(name string, w []string) *puppetType {
 	d := &puppetType{name: name, outside: true, events: []host.Event{{Name: "said"}, {Name: "private"}}}
-	hooks := map[string]*deed{"wake": &d.wake, "sleep": &d.sleep, "create": &d.create, "destroy": &d.onDestroy, "alarm": &d.alarm, "tick": &d.tick,
+	hooks := map[string]*deed{"wake": &d.wake, "sleep": &d.sleep, "create": &d.create, "destroy": &d.onDestroy,
+		"alarm": &d.alarm, "tick": &d.tick,
 		"message": &d.message, "change": &d.change, "connect": &d.connect, "disconnect": &d.disconnect, "subscribe": &d.subscribe}
 	for len(w) > 0 {
 		hook := hooks[w[0]]
@@ -103,7 +104,8 @@ func (s *scene) run(x *player, body []string) error {
 func (x *player) text(w []string) string {
 	out := strings.ReplaceAll(strings.Join(w, " "), "$i", strconv.Itoa(x.i))
 	if x.tick != nil {
-		out = strings.NewReplacer("$due", since(&x.tick.Due), "$run", strconv.Itoa(int(x.tick.Run)), "$missed", strconv.Itoa(int(x.tick.Missed)), "$attempt", strconv.Itoa(x.tick.Attempt)).Replace(out)
+		out = strings.NewReplacer("$due", since(&x.tick.Due), "$run", strconv.Itoa(int(x.tick.Run)), "$missed",
+			strconv.Itoa(int(x.tick.Missed)), "$attempt", strconv.Itoa(x.tick.Attempt)).Replace(out)
 	}
 	if x.turn != nil && strings.Contains(out, "$") {
 		now := x.turn.Now()

@@ -305,7 +305,9 @@ func (s *scene) stage() *stage {
 }
 
 func (s *scene) call(a host.Address, method, input string) (string, error) {
-	r, err := s.stage().Call(s.t.Context(), &host.Request{Address: a, Method: method, Codec: host.JSON, Input: []byte(input), IdempotencyKey: s.key, Traceparent: s.from})
+	r, err := s.stage().
+		Call(s.t.Context(),
+			&host.Request{Address: a, Method: method, Codec: host.JSON, Input: []byte(input), IdempotencyKey: s.key, Traceparent: s.from})
 	return string(r.Output), err
 }
 

@@ -130,7 +130,8 @@ func TestSQLMethodsBoundTheirAnswersAndSpeakCBOR(t *testing.T) {
 		}
 	}
 	wantCode(t, g.verb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT hex(zeroblob(5000000))"}, nil), host.TooLarge)
-	wantLimit(t, g.verb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT '" + strings.Repeat("x", 1_000_001) + "'"}, nil), "SQL statement", "1000000")
+	wantLimit(t, g.verb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT '" + strings.Repeat("x", 1_000_001) + "'"}, nil),
+		"SQL statement", "1000000")
 }
 
 func TestTurnsWithoutSQLAllocateNothingForIt(t *testing.T) {
@@ -426,7 +427,9 @@ const (
 
 func TestADeadlineInterruptsAStatement(t *testing.T) {
 	t.Parallel()
-	g := newStage(t, nil, &puppetType{name: "p", decimal: true, limits: host.Limits{TurnTimeout: 250 * time.Millisecond, QueryTimeout: 100 * time.Millisecond}})
+	g := newStage(t, nil,
+		&puppetType{name: "p", decimal: true,
+			limits: host.Limits{TurnTimeout: 250 * time.Millisecond, QueryTimeout: 100 * time.Millisecond}})
 	g.patiently("a", note("one"))
 	waits := map[string]func(r host.Reader) error{
 		"a statement":                   func(r host.Reader) error { _, err := r.SQL().Exec(runaway); return err },
@@ -462,7 +465,8 @@ func TestADryRunTakesNoLongerThanATurn(t *testing.T) {
 	typ := &puppetType{name: "p", migrations: schema[:1]}
 	g := newStage(t, nil, typ)
 	g.must("a", insert("one"))
-	typ.migrations = append(schema[:1:1], host.Migration{Name: "2", SQL: strings.Replace(runaway, ") SELECT", ") INSERT INTO note (body) SELECT", 1)})
+	typ.migrations = append(schema[:1:1],
+		host.Migration{Name: "2", SQL: strings.Replace(runaway, ") SELECT", ") INSERT INTO note (body) SELECT", 1)})
 	typ.limits = host.Limits{TurnTimeout: time.Second}
 	g.restart()
 	var out host.SQLMigrateOutput

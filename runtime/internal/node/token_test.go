@@ -93,42 +93,59 @@ var tokenCalls = map[string]struct {
 	need            token.Rights
 	inside, outside []string
 }{
-	host.KVGet:     {token.Read, []string{`{"key":["in"]}`, `{"key":["in","x"]}`}, []string{`{"key":["out"]}`, `{"key":["i"]}`, `{"key":["in\u0000x"]}`, `{"key":[{"$bytes":"aW4="}]}`}},
+	host.KVGet: {token.Read, []string{`{"key":["in"]}`, `{"key":["in","x"]}`},
+		[]string{`{"key":["out"]}`, `{"key":["i"]}`, `{"key":["in\u0000x"]}`, `{"key":[{"$bytes":"aW4="}]}`}},
 	host.KVGetMany: {token.Read, []string{`{"keys":[]}`, `{"keys":[["in","x"]]}`}, []string{`{"keys":[["in"],["out"]]}`}},
-	host.KVList: {token.Read, []string{`{"prefix":["in"]}`, `{"prefix":["in","x"],"reverse":true}`, `{"start":["in"],"end":["in",{"$raw":"/w=="}]}`, `{"start":["in","a"],"end":["in","b"]}`},
-		[]string{`{}`, `{"prefix":[]}`, `{"prefix":["out"]}`, `{"start":["in"]}`, `{"end":["in","x"]}`, `{"start":["in"],"end":["out"]}`, `{"start":["a"],"end":["in","x"]}`, `{"start":["in"],"end":["in",{"$raw":"/wA="}]}`}},
-	host.KVListMany:     {token.Read, []string{`{"lists":[]}`, `{"lists":[{"prefix":["in"]}]}`}, []string{`{"lists":[{"prefix":["in"]},{}]}`}},
-	host.KVCount:        {token.Read, []string{`{"prefix":["in"]}`}, []string{`{}`, `{"prefix":["out"]}`}},
-	host.KVSample:       {token.Read, []string{`{"prefix":["in"]}`}, []string{`{}`, `{"start":["in"],"end":["out"]}`}},
-	host.KVHistory:      {token.Read, []string{`{"key":["in","x"]}`}, []string{`{"key":["out"]}`}},
-	host.KVScopes:       {token.Read, []string{`{"prefix":["in"]}`}, []string{`{}`, `{"prefix":["out"]}`}},
-	host.KVGroups:       {token.Read, []string{`{"prefix":["in"]}`}, []string{`{"prefix":[]}`, `{"prefix":["out"]}`}},
-	host.KVIndexes:      {token.Read, []string{``}, nil},
-	host.KVSearch:       {token.Read, []string{`{"prefix":["in"],"query":"x"}`}, []string{`{"prefix":[],"query":"x"}`, `{"prefix":["out"],"query":"x"}`}},
-	host.KVSetScope:     {readWrite, []string{`{"prefix":["in","s"]}`}, []string{`{"prefix":["in","s"],"log":true}`, `{"prefix":["in","s"],"keep_versions":1}`, `{"prefix":["in"],"max_keys":9}`, `{"prefix":[]}`, `{"prefix":["out"]}`}},
-	host.KVRemoveScope:  {readWrite, []string{`{"prefix":["in","s"],"entries":true}`}, []string{`{"prefix":["in"]}`, `{"prefix":[],"entries":true}`, `{"prefix":["out"]}`}},
-	host.KVSetIndex:     {readWrite, nil, []string{`{"prefix":["in","i"],"fields":[{"path":"a"}]}`, `{"prefix":[],"fields":[{"path":"a"}]}`, `{"prefix":["out"],"fields":[{"path":"a"}]}`}},
-	host.KVRemoveIndex:  {readWrite, nil, []string{`{"prefix":["in","i"]}`, `{"prefix":[]}`, `{"prefix":["out"]}`}},
-	host.KVPin:          {readWrite, nil, []string{`{}`}},
-	host.KVUnpin:        {readWrite, nil, []string{`{"version":1}`}},
-	host.KVRender:       {token.Read, []string{`{"template":"{{.x}}","prefix":["in"]}`}, []string{`{"template":"x"}`, `{"template":"{{.out}}","prefix":[]}`, `{"template":"x","prefix":["out"]}`}},
+	host.KVList: {token.Read,
+		[]string{`{"prefix":["in"]}`, `{"prefix":["in","x"],"reverse":true}`,
+			`{"start":["in"],"end":["in",{"$raw":"/w=="}]}`, `{"start":["in","a"],"end":["in","b"]}`},
+		[]string{`{}`, `{"prefix":[]}`, `{"prefix":["out"]}`, `{"start":["in"]}`, `{"end":["in","x"]}`,
+			`{"start":["in"],"end":["out"]}`, `{"start":["a"],"end":["in","x"]}`, `{"start":["in"],"end":["in",{"$raw":"/wA="}]}`}},
+	host.KVListMany: {token.Read, []string{`{"lists":[]}`, `{"lists":[{"prefix":["in"]}]}`},
+		[]string{`{"lists":[{"prefix":["in"]},{}]}`}},
+	host.KVCount:   {token.Read, []string{`{"prefix":["in"]}`}, []string{`{}`, `{"prefix":["out"]}`}},
+	host.KVSample:  {token.Read, []string{`{"prefix":["in"]}`}, []string{`{}`, `{"start":["in"],"end":["out"]}`}},
+	host.KVHistory: {token.Read, []string{`{"key":["in","x"]}`}, []string{`{"key":["out"]}`}},
+	host.KVScopes:  {token.Read, []string{`{"prefix":["in"]}`}, []string{`{}`, `{"prefix":["out"]}`}},
+	host.KVGroups:  {token.Read, []string{`{"prefix":["in"]}`}, []string{`{"prefix":[]}`, `{"prefix":["out"]}`}},
+	host.KVIndexes: {token.Read, []string{``}, nil},
+	host.KVSearch: {token.Read, []string{`{"prefix":["in"],"query":"x"}`},
+		[]string{`{"prefix":[],"query":"x"}`, `{"prefix":["out"],"query":"x"}`}},
+	host.KVSetScope: {readWrite, []string{`{"prefix":["in","s"]}`},
+		[]string{`{"prefix":["in","s"],"log":true}`, `{"prefix":["in","s"],"keep_versions":1}`,
+			`{"prefix":["in"],"max_keys":9}`, `{"prefix":[]}`, `{"prefix":["out"]}`}},
+	host.KVRemoveScope: {readWrite, []string{`{"prefix":["in","s"],"entries":true}`},
+		[]string{`{"prefix":["in"]}`, `{"prefix":[],"entries":true}`, `{"prefix":["out"]}`}},
+	host.KVSetIndex: {readWrite, nil,
+		[]string{`{"prefix":["in","i"],"fields":[{"path":"a"}]}`, `{"prefix":[],"fields":[{"path":"a"}]}`,
+			`{"prefix":["out"],"fields":[{"path":"a"}]}`}},
+	host.KVRemoveIndex: {readWrite, nil, []string{`{"prefix":["in","i"]}`, `{"prefix":[]}`, `{"prefix":["out"]}`}},
+	host.KVPin:         {readWrite, nil, []string{`{}`}},
+	host.KVUnpin:       {readWrite, nil, []string{`{"version":1}`}},
+	host.KVRender: {token.Read, []string{`{"template":"{{.x}}","prefix":["in"]}`},
+		[]string{`{"template":"x"}`, `{"template":"{{.out}}","prefix":[]}`, `{"template":"x","prefix":["out"]}`}},
 	host.KVPurge:        {readWrite, nil, []string{`{}`}},
 	host.KVFork:         {readWrite, nil, []string{`{"branch":"x"}`}},
 	host.KVBranches:     {token.Read, nil, []string{`{}`}},
 	host.KVRemoveBranch: {readWrite, nil, []string{`{"branch":"b"}`}},
-	host.KVDiff:         {token.Read, []string{`{"from":{},"to":{"branch":"b"},"prefix":["in"]}`}, []string{`{"from":{},"to":{"branch":"b"}}`, `{"from":{},"to":{"branch":"b"},"prefix":["out"]}`}},
-	host.KVMerge: {readWrite, []string{`{"source":{"branch":"b"},"prefix":["in"]}`, `{"source":{"branch":"b"},"keys":[["in","x"]],"dry_run":true}`}, []string{
-		`{"source":{"branch":"b"}}`, `{"source":{"branch":"b"},"keys":[["in"],["out"]]}`, `{"source":{"branch":"b"},"keys":[["in","x"]]}`, `{"source":{"branch":"b"},"prefix":["in","x"]}`, `{"source":{"branch":"b"},"start":["in"],"end":["in","x"]}`, `{"source":{"branch":"b"},"prefix":["out"]}`,
-	}},
-	host.KVWatch: {token.Read | token.Watch, []string{`{"keys":[{"key":["in","x"]}]}`}, []string{`{"keys":[{"key":["in"]},{"key":["out"]}]}`}},
-	host.KVFeed:  {token.Read | token.Watch, []string{`{"prefixes":[["in"]]}`}, []string{`{}`, `{"prefixes":[[]]}`, `{"prefixes":[["in"],["out"]]}`}},
-	host.KVCommit: {token.Write, []string{`{}`, `{"mutations":[{"op":"put","key":["in","x"],"value":1},{"op":"delete","key":["in","y"]},{"op":"delete_range","prefix":["in","z"]}]}`,
-		`{"mutations":[{"op":"put","key":["in",{"$uuidv7":true}],"value":1}]}`}, []string{
-		`{"mutations":[{"op":"put","key":["in"],"value":1},{"op":"put","key":["out"],"value":1}]}`, `{"mutations":[{"op":"delete","key":["out"]}]}`,
-		`{"mutations":[{"op":"delete_range","prefix":["out"]}]}`, `{"mutations":[{"op":"delete_range","start":["in"]}]}`, `{"mutations":[{"op":"put","key":[{"$uuidv7":true},"in"],"value":1}]}`,
-		`{"mutations":[{"op":"sum","key":["out"],"value":1}]}`, `{"mutations":[{"op":"touch","key":["out"],"ttl_ms":0}]}`, `{"checks":[{"key":["out"],"exists":true}]}`,
-		`{"sends":[{"queue":"jobs","messages":[{"body":1}]}]}`,
-	}},
+	host.KVDiff: {token.Read, []string{`{"from":{},"to":{"branch":"b"},"prefix":["in"]}`},
+		[]string{`{"from":{},"to":{"branch":"b"}}`, `{"from":{},"to":{"branch":"b"},"prefix":["out"]}`}},
+	host.KVMerge: {readWrite,
+		[]string{`{"source":{"branch":"b"},"prefix":["in"]}`, `{"source":{"branch":"b"},"keys":[["in","x"]],"dry_run":true}`}, []string{
+			`{"source":{"branch":"b"}}`, `{"source":{"branch":"b"},"keys":[["in"],["out"]]}`, `{"source":{"branch":"b"},"keys":[["in","x"]]}`, `{"source":{"branch":"b"},"prefix":["in","x"]}`, `{"source":{"branch":"b"},"start":["in"],"end":["in","x"]}`, `{"source":{"branch":"b"},"prefix":["out"]}`,
+		}},
+	host.KVWatch: {token.Read | token.Watch, []string{`{"keys":[{"key":["in","x"]}]}`},
+		[]string{`{"keys":[{"key":["in"]},{"key":["out"]}]}`}},
+	host.KVFeed: {token.Read | token.Watch, []string{`{"prefixes":[["in"]]}`},
+		[]string{`{}`, `{"prefixes":[[]]}`, `{"prefixes":[["in"],["out"]]}`}},
+	host.KVCommit: {token.Write,
+		[]string{`{}`, `{"mutations":[{"op":"put","key":["in","x"],"value":1},{"op":"delete","key":["in","y"]},{"op":"delete_range","prefix":["in","z"]}]}`,
+			`{"mutations":[{"op":"put","key":["in",{"$uuidv7":true}],"value":1}]}`}, []string{
+			`{"mutations":[{"op":"put","key":["in"],"value":1},{"op":"put","key":["out"],"value":1}]}`, `{"mutations":[{"op":"delete","key":["out"]}]}`,
+			`{"mutations":[{"op":"delete_range","prefix":["out"]}]}`, `{"mutations":[{"op":"delete_range","start":["in"]}]}`, `{"mutations":[{"op":"put","key":[{"$uuidv7":true},"in"],"value":1}]}`,
+			`{"mutations":[{"op":"sum","key":["out"],"value":1}]}`, `{"mutations":[{"op":"touch","key":["out"],"ttl_ms":0}]}`, `{"checks":[{"key":["out"],"exists":true}]}`,
+			`{"sends":[{"queue":"jobs","messages":[{"body":1}]}]}`,
+		}},
 }
 
 // What depends on what is there needs the right read besides.
@@ -342,7 +359,8 @@ func followUntil(t *testing.T, end string) {
 	var all sync.WaitGroup
 	follow := func(what string, f func() error) {
 		all.Go(func() {
-			if err := f(); end == "destroyed" && host.CodeOf(err) != host.Destroyed || end != "destroyed" && !errors.Is(err, token.ErrInvalid) {
+			if err := f(); end == "destroyed" && host.CodeOf(err) != host.Destroyed ||
+				end != "destroyed" && !errors.Is(err, token.ErrInvalid) {
 				t.Errorf("%s: %v", what, err)
 			}
 			d := time.Since(began)
@@ -351,7 +369,8 @@ func followUntil(t *testing.T, end string) {
 	}
 	follow("the watch", func() error { _, err := w.Next(ctx); return err })
 	follow("the feed", func() error {
-		_, err := g.granted(grant, host.KVFeed, fmt.Sprintf(`{"prefixes":[["in"]],"after":%d,"life":%q,"wait_ms":60000}`, at.Next+1, at.Life))
+		_, err := g.granted(grant, host.KVFeed,
+			fmt.Sprintf(`{"prefixes":[["in"]],"after":%d,"life":%q,"wait_ms":60000}`, at.Next+1, at.Life))
 		return err
 	})
 	follow("the poll", func() error {

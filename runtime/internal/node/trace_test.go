@@ -131,35 +131,36 @@ func TestATurnThatIsCutOffIsKept(t *testing.T) {
 func TestSpansThatCannotBeStoredAreDroppedAndCounted(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	registerer := prometheus.Registerer(metrics)
-	bubble(t, func(o *Options) { o.Traces, o.Registerer = parttrace.Options{Share: 1e-300}, registerer }, nil, func(t *testing.T, g *stage) {
-		g.must("a", add(1))
-		g.mustVerb("a", host.ActorSleep, nil, nil)
-		client := host.ParseSpan(sampledFrom)
-		for range 1_000 {
-			g.EndRequest(pAddr("a"), "http", "GET p", client.Child(), client, time.Now(), nil)
-		}
-		kept := len(g.ofParent("a"))
-		n := dropped(t, metrics)
-		errorIf(t, kept < 400 || kept > 900 || kept+int(n) != 1_000, "%d spans are kept, and %v are counted as dropped", kept, n)
-		g.EndRequest(pAddr("a"), "http", "GET p", client.Child(), client, time.Now(), host.Errorf(host.PermissionDenied, "no"))
-		time.Sleep(6 * time.Second)
-		same(t, len(g.ofParent("a")), kept, "spans are stored")
-		before := dropped(t, metrics)
-		g.must("b", add(1))
-		g.disk.SetFree(0)
-		time.Sleep(6 * time.Second)
-		must(t, g.lookAs("b", sampledFrom, func(host.Reader) error { return nil }))
-		time.Sleep(10 * time.Second)
-		if s := g.ofParent("b"); len(s) != 0 || dropped(t, metrics) == before {
-			t.Errorf("%q are held", spanNames(s))
-		}
-		g.disk.SetFree(1 << 40)
-		time.Sleep(10 * time.Second)
-		must(t, g.doFrom("b", sampledFrom, add(1)))
-		registerer = prometheus.NewRegistry()
-		g.restart()
-		named(t, g.ofParent("b"), "turn do")
-	})
+	bubble(t, func(o *Options) { o.Traces, o.Registerer = parttrace.Options{Share: 1e-300}, registerer }, nil,
+		func(t *testing.T, g *stage) {
+			g.must("a", add(1))
+			g.mustVerb("a", host.ActorSleep, nil, nil)
+			client := host.ParseSpan(sampledFrom)
+			for range 1_000 {
+				g.EndRequest(pAddr("a"), "http", "GET p", client.Child(), client, time.Now(), nil)
+			}
+			kept := len(g.ofParent("a"))
+			n := dropped(t, metrics)
+			errorIf(t, kept < 400 || kept > 900 || kept+int(n) != 1_000, "%d spans are kept, and %v are counted as dropped", kept, n)
+			g.EndRequest(pAddr("a"), "http", "GET p", client.Child(), client, time.Now(), host.Errorf(host.PermissionDenied, "no"))
+			time.Sleep(6 * time.Second)
+			same(t, len(g.ofParent("a")), kept, "spans are stored")
+			before := dropped(t, metrics)
+			g.must("b", add(1))
+			g.disk.SetFree(0)
+			time.Sleep(6 * time.Second)
+			must(t, g.lookAs("b", sampledFrom, func(host.Reader) error { return nil }))
+			time.Sleep(10 * time.Second)
+			if s := g.ofParent("b"); len(s) != 0 || dropped(t, metrics) == before {
+				t.Errorf("%q are held", spanNames(s))
+			}
+			g.disk.SetFree(1 << 40)
+			time.Sleep(10 * time.Second)
+			must(t, g.doFrom("b", sampledFrom, add(1)))
+			registerer = prometheus.NewRegistry()
+			g.restart()
+			named(t, g.ofParent("b"), "turn do")
+		})
 }
 
 // TestRateBoundsTheTracesThatBegin has traces of the node itself, also slowly, and of requests
@@ -563,7 +564,8 @@ func TestRulesOfSamplingLeaveARecord(t *testing.T) {
 		page, err := g.Audit(t.Context(), audit.Query{})
 		fatalIf(t, err != nil || len(page.Records) != 1, "%+v, %v", page, err)
 		r := page.Records[0]
-		if r.Verb != "trace.sample" || r.Type != "" || len(r.Key) > 0 || r.Principal != "ada" || r.Reason != "to see" || string(r.Input) != `{"per_second":7}` ||
+		if r.Verb != "trace.sample" || r.Type != "" || len(r.Key) > 0 || r.Principal != "ada" || r.Reason != "to see" ||
+			string(r.Input) != `{"per_second":7}` ||
 			!strings.Contains(string(r.Before), `"per_second":100`) || !strings.Contains(string(r.After), `"per_second":7`) {
 			t.Errorf("%+v", r)
 		}

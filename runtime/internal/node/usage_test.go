@@ -138,7 +138,8 @@ func TestUsageOfManyActorsIsPagedAndWakesNone(t *testing.T) {
 		want := []int64{1, 2, 3, 5, 5, 6, 7}
 		errorIf(t, !slices.Equal(calls, want) || g.Memory.Awake.Load() != awake, "%v, want %v", calls, want)
 		date := func(days int) string { return time.Now().AddDate(0, 0, days).UTC().Format(time.DateOnly) }
-		if page, err := g.Usage(context.Background(), usage.Query{Day: date(-1)}); err != nil || len(page.Actors) != 0 || page.Day != date(-1) {
+		if page, err := g.Usage(context.Background(), usage.Query{Day: date(-1)}); err != nil ||
+			len(page.Actors) != 0 || page.Day != date(-1) {
 			t.Errorf("before their creation: %+v, %v", page, err)
 		}
 		for field, q := range map[string]usage.Query{"day": {Day: "tomorrow"}, "prefix": {Prefix: []string{"x"}}, "limit": {Limit: 1001},

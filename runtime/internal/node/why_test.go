@@ -169,8 +169,10 @@ func TestWhyAnswersWithTheFirstThatApplies(t *testing.T) {
 			{host.WhyConnections, "1 client is connected", func(q *survey.Inquiry) { q.Status.Connections = 1 }},
 			{host.WhyAlarm, "at", func(q *survey.Inquiry) { q.Appoint(now, "alarm ring", "alarm", "ring") }},
 			{host.WhyRun, "waits for", func(q *survey.Inquiry) { run.ExplainRun(q, waits) }},
-			{host.WhyLocked, "hold 1 message", func(q *survey.Inquiry) { queue.ExplainQueues(q, []host.QueueStats{{Queue: "jobs", Processing: 1}}) }},
-			{host.WhyWorkers, "workers", func(q *survey.Inquiry) { queue.ExplainQueues(q, []host.QueueStats{{Queue: "mail", Pending: 1}}) }},
+			{host.WhyLocked, "hold 1 message",
+				func(q *survey.Inquiry) { queue.ExplainQueues(q, []host.QueueStats{{Queue: "jobs", Processing: 1}}) }},
+			{host.WhyWorkers, "workers",
+				func(q *survey.Inquiry) { queue.ExplainQueues(q, []host.QueueStats{{Queue: "mail", Pending: 1}}) }},
 			{host.WhyRun, "was paused by an operator", func(q *survey.Inquiry) { run.ExplainRun(q, stops) }},
 			{host.WhySends, "1 message is with p/b", func(q *survey.Inquiry) {
 				q.Ask(survey.RankSends, func() *host.Explanation {
@@ -179,7 +181,8 @@ func TestWhyAnswersWithTheFirstThatApplies(t *testing.T) {
 				q.Status.PendingSends = 1
 			}},
 			{host.WhyTasks, "1 task runs", func(q *survey.Inquiry) {
-				q.Ask(survey.RankTasks, func() *host.Explanation { return task.ExplainTasks([]*task.Task{{Name: "poll", Started: now}}, false) })
+				q.Ask(survey.RankTasks,
+					func() *host.Explanation { return task.ExplainTasks([]*task.Task{{Name: "poll", Started: now}}, false) })
 			}},
 			{host.WhyMailbox, "1 call waits", func(q *survey.Inquiry) { q.Status.Mailbox = 1 }},
 			{host.WhyPaused, "paused by an operator", func(q *survey.Inquiry) { q.Status.Pause = &host.Pause{Since: now} }},
@@ -226,10 +229,12 @@ func TestWhyOfWorkflowRuns(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
 		q := g.inquire()
-		status := &wfhost.RunStatus{Workflow: "checkout", Waiting: []wfhost.Waiting{{Kind: workflow.KindReceive, Path: "next", Queues: []string{"orders"}, Since: time.Now()}}}
+		status := &wfhost.RunStatus{Workflow: "checkout",
+			Waiting: []wfhost.Waiting{{Kind: workflow.KindReceive, Path: "next", Queues: []string{"orders"}, Since: time.Now()}}}
 		run.ExplainRun(q.Inquiry, status)
 		explained(t, q.Explain(), host.WhyRun, "waits for a message in queue orders", "", "path", "next")
-		status.Pause = &wfhost.Pause{Reason: wfhost.PausedDiverged, Text: "the code asks for pay\nthe history has charge", Since: time.Now()}
+		status.Pause = &wfhost.Pause{Reason: wfhost.PausedDiverged,
+			Text: "the code asks for pay\nthe history has charge", Since: time.Now()}
 		explained(t, q.Explain(), host.WhyRun, "paused (diverged): the code asks for pay.", "workflow resume", "reason", "diverged")
 	})
 }

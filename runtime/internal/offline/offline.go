@@ -31,7 +31,8 @@ func StoredList(store *engine.Store, namespace string, q host.ListQuery) (host.L
 // commits what the verb commits on a node and returns when that is durable; messages of the run
 // are sent by the next node. It runs no code of an actor. The error code is NotFound if there is no
 // such actor or if it has no run, and InvalidArgument for another verb.
-func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string, addr host.Address, in host.RunControl) error {
+func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string, addr host.Address,
+	in host.RunControl) error {
 	s, err := idle(store, namespace)
 	if err != nil {
 		return err
@@ -40,7 +41,8 @@ func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string
 	router := kernel.PartOf[*call.Router](s.Kernel)
 	router.GoOffline()
 	if router.Methods[in.Verb] == nil {
-		return host.Errorf(host.InvalidArgument, "the verb is %q; without a node it is %q or %q", in.Verb, host.WorkflowPause, host.WorkflowTerminate)
+		return host.Errorf(host.InvalidArgument, "the verb is %q; without a node it is %q or %q",
+			in.Verb, host.WorkflowPause, host.WorkflowTerminate)
 	}
 	if s.Types[addr.Type] == nil {
 		return fault.NotFound(addr)
@@ -55,7 +57,8 @@ func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string
 
 // QueryStored runs a statement on the databases of many actors of a store, as if they slept. It
 // changes nothing.
-func QueryStored(ctx context.Context, store *engine.Store, namespace string, in *host.QueryManyInput) (host.QueryManyOutput, error) {
+func QueryStored(ctx context.Context, store *engine.Store, namespace string,
+	in *host.QueryManyInput) (host.QueryManyOutput, error) {
 	s, err := idle(store, namespace)
 	if err != nil {
 		return host.QueryManyOutput{}, err
@@ -70,7 +73,8 @@ func QueryStored(ctx context.Context, store *engine.Store, namespace string, in 
 // the store that a node runs or has stopped. Without behaviors every type is one without code. The
 // caller must kill it.
 func idle(store *engine.Store, namespace string) (*node.Node, error) {
-	return node.New(node.Options{Options: options.Options{Store: store, Namespace: namespace, Logger: slog.New(errorsOnly{slog.Default().Handler()})}})
+	return node.New(node.Options{Options: options.Options{Store: store, Namespace: namespace,
+		Logger: slog.New(errorsOnly{slog.Default().Handler()})}})
 }
 
 // errorsOnly passes the causes of errors that callers see only as an id. The operator of a verb

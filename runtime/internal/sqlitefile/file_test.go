@@ -49,7 +49,8 @@ func TestAFileIsWrittenAndLoaded(t *testing.T) {
 	}
 	err := again.View(ctx, func(db *sql.DB) error {
 		var rows, length int
-		if err := db.QueryRow("SELECT count(*), sum(length(b)) FROM t").Scan(&rows, &length); err != nil || rows != 5000 || length != 500_000 {
+		if err := db.QueryRow("SELECT count(*), sum(length(b)) FROM t").Scan(&rows, &length); err != nil ||
+			rows != 5000 || length != 500_000 {
 			return fmt.Errorf("%d rows, %d bytes, %w", rows, length, err)
 		}
 		return nil
@@ -60,7 +61,8 @@ func TestAFileIsWrittenAndLoaded(t *testing.T) {
 }
 
 func TestAFileThatIsNoDatabaseIsRefused(t *testing.T) {
-	if err := open(t).Load(context.Background(), strings.NewReader("no database")); err == nil || !strings.Contains(err.Error(), "cannot be imported") {
+	if err := open(t).Load(context.Background(), strings.NewReader("no database")); err == nil ||
+		!strings.Contains(err.Error(), "cannot be imported") {
 		t.Error(err)
 	}
 }

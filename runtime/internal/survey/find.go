@@ -80,7 +80,8 @@ func newSearch(src source, q host.ListQuery) (*search, error) {
 	s := &search{source: src, q: q}
 	s.parts = []*search{s}
 	err := s.read()
-	if fault := (*host.Error)(nil); errors.As(err, &fault) && (fault.Metadata["field"] == "where" || fault.Metadata["field"] == "sort") {
+	if fault := (*host.Error)(nil); errors.As(err, &fault) &&
+		(fault.Metadata["field"] == "where" || fault.Metadata["field"] == "sort") {
 		s.refused, err = err, nil
 	}
 	if err != nil {
@@ -129,11 +130,13 @@ func newMerged(src source, q host.ListQuery, types []string) (*search, error) {
 	}
 	s.refused = nil
 	walk := s.parts[0].walk
-	s.conditions, s.walk.Reverse = s.parts[0].conditions, walk.Reverse // all parts have these in common, apart from the kinds of attributes
+	// all parts have these in common, apart from the kinds of attributes
+	s.conditions, s.walk.Reverse = s.parts[0].conditions, walk.Reverse
 	if gone >= 0 {
 		// The earlier page ended with the last actor of a type that had the attribute. This part
 		// has the place of the type, and no actors.
-		none := engine.FindQuery{Namespace: s.namespace, Type: typ, Field: walk.Field, From: []byte{}, To: []byte{}, Reverse: walk.Reverse}
+		none := engine.FindQuery{Namespace: s.namespace, Type: typ, Field: walk.Field,
+			From: []byte{}, To: []byte{}, Reverse: walk.Reverse}
 		s.parts = slices.Insert(s.parts, gone, &search{q: host.ListQuery{Type: typ}, walk: none})
 	}
 	return s, s.resume()
@@ -147,7 +150,8 @@ func (s *search) attribute(name string) (kind host.AttributeKind, ok bool, err e
 			return a.Kind, true, nil
 		}
 	}
-	err = s.store.Find(engine.FindQuery{Namespace: s.namespace, Type: s.q.Type, Field: tuple.AppendString(nil, name)}, func(f *engine.Found) (bool, error) {
+	err = s.store.Find(engine.FindQuery{Namespace: s.namespace, Type: s.q.Type,
+		Field: tuple.AppendString(nil, name)}, func(f *engine.Found) (bool, error) {
 		kind = ParseAttribute(f.Value).Kind
 		return false, nil
 	})
@@ -157,7 +161,8 @@ func (s *search) attribute(name string) (kind host.AttributeKind, ok bool, err e
 // unbuilt makes the error of a store without an index one for operators.
 func unbuilt(err error) error {
 	if errors.Is(err, engine.ErrListing) {
-		return host.Errorf(host.FailedPrecondition, "the index of actors is not built; the next start of a node with this data builds it")
+		return host.Errorf(host.FailedPrecondition,
+			"the index of actors is not built; the next start of a node with this data builds it")
 	}
 	return err
 }
@@ -182,7 +187,8 @@ func (s *search) plan() error {
 	case "size", "updated":
 		s.field = name
 	case "state", "run", "created":
-		return invalid("sort", "actors cannot be sorted by %s; they can by key, state, size, updated and attributes", name)
+		return invalid("sort",
+			"actors cannot be sorted by %s; they can by key, state, size, updated and attributes", name)
 	default:
 		var ok bool
 		var err error
@@ -190,7 +196,8 @@ func (s *search) plan() error {
 			return err
 		}
 		if !ok {
-			return invalid("sort", "the actor type has no attribute %.100q; every actor has key, state, size and updated", strings.ToValidUTF8(name, "\uFFFD")).With("attribute", short(name))
+			return invalid("sort",
+				"the actor type has no attribute %.100q; every actor has key, state, size and updated", strings.ToValidUTF8(name, "\uFFFD")).With("attribute", short(name))
 		}
 		s.field = name
 	}
@@ -327,7 +334,8 @@ func (s *search) run() (page host.ListPage, err error) {
 			if err != nil {
 				return page, err
 			}
-			if !ok || slices.ContainsFunc(earlier, func(other host.Status) bool { return other.ID == st.ID }) { // it has changed its place since
+			// it has changed its place since
+			if !ok || slices.ContainsFunc(earlier, func(other host.Status) bool { return other.ID == st.ID }) {
 				continue
 			}
 			page.Actors = append(page.Actors, st)
@@ -458,16 +466,17 @@ func hasPrefix(key, prefix []string) bool {
 // has. The walk is at row.
 func (s *search) exactly(found []candidate, key []string, row []byte) ([]candidate, error) {
 	s.walk.After = row
-	err := s.store.Find(engine.FindQuery{Namespace: s.namespace, Type: s.q.Type, Prefix: key}, func(f *engine.Found) (bool, error) {
-		if len(f.Key) != len(key) {
-			return false, nil
-		}
-		e, ok, err := s.meets(f)
-		if ok {
-			found = append(found, candidate{ActorEntry: e, row: row})
-		}
-		return false, err
-	})
+	err := s.store.Find(engine.FindQuery{Namespace: s.namespace, Type: s.q.Type, Prefix: key},
+		func(f *engine.Found) (bool, error) {
+			if len(f.Key) != len(key) {
+				return false, nil
+			}
+			e, ok, err := s.meets(f)
+			if ok {
+				found = append(found, candidate{ActorEntry: e, row: row})
+			}
+			return false, err
+		})
 	return found, err
 }
 

@@ -24,10 +24,12 @@ func Inspect(s *kernel.Kernel, ctx context.Context, addr host.Address, q host.In
 }
 
 // StoredKeys is Inspect for a store without a node. Its errors are for operators.
-func StoredKeys(store *engine.Store, namespace string, addr host.Address, q host.InspectQuery) (host.InspectPage, error) {
+func StoredKeys(store *engine.Store, namespace string, addr host.Address,
+	q host.InspectQuery) (host.InspectPage, error) {
 	switch {
 	case q.Limit < 0 || q.Limit > 1000:
-		return host.InspectPage{}, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and 1000", q.Limit).With("field", "limit")
+		return host.InspectPage{},
+			host.Errorf(host.InvalidArgument, "limit %d is not between 1 and 1000", q.Limit).With("field", "limit")
 	case q.ValueBytes < 0:
 		return host.InspectPage{}, host.Errorf(host.InvalidArgument, "value bytes %d is negative", q.ValueBytes)
 	case q.Limit == 0:
@@ -50,7 +52,8 @@ func StoredKeys(store *engine.Store, namespace string, addr host.Address, q host
 	for i, e := range page.Entries {
 		out.Keys[i] = host.StoredKey{
 			Key: e.Key, Text: keyspace.Format(e.Key), Size: e.Size, Version: uint64(e.Version),
-			Created: clock.TimeMS(e.Created).UTC(), Updated: clock.TimeMS(e.Updated).UTC(), Value: e.Value[:min(len(e.Value), q.ValueBytes)],
+			Created: clock.TimeMS(e.Created).UTC(), Updated: clock.TimeMS(e.Updated).
+					UTC(), Value: e.Value[:min(len(e.Value), q.ValueBytes)],
 		}
 	}
 	return out, nil

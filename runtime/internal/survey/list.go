@@ -24,7 +24,8 @@ func List(s *kernel.Kernel, ctx context.Context, q host.ListQuery) (host.ListPag
 
 // ListAfter is like List. If q has a type, and conditions or an order, after gets the cursor after
 // each actor, by its id.
-func ListAfter(s *kernel.Kernel, ctx context.Context, q host.ListQuery, after map[string]string) (host.ListPage, error) {
+func ListAfter(s *kernel.Kernel, ctx context.Context, q host.ListQuery,
+	after map[string]string) (host.ListPage, error) {
 	var page host.ListPage
 	var err error
 	searched := len(q.Where) > 0 || q.Sort != ""
@@ -64,7 +65,8 @@ func ListAfter(s *kernel.Kernel, ctx context.Context, q host.ListQuery, after ma
 
 // actorsQuery is a query as the store takes it.
 func actorsQuery(namespace string, q host.ListQuery) engine.ActorsQuery {
-	return engine.ActorsQuery{Namespace: namespace, Type: q.Type, Prefix: q.Prefix, Limit: q.Limit, Cursor: q.Cursor, Brief: q.Brief}
+	return engine.ActorsQuery{Namespace: namespace, Type: q.Type, Prefix: q.Prefix, Limit: q.Limit,
+		Cursor: q.Cursor, Brief: q.Brief}
 }
 
 // presentListed adds to the status of an actor in a list what the parts say in lists.
@@ -151,7 +153,8 @@ func findByState(src source, q host.ListQuery, reverse bool) (page host.ListPage
 		if err != nil {
 			return page, err
 		}
-		found.Actors = slices.DeleteFunc(found.Actors, func(st host.Status) bool { // its state has changed since the page began
+		// its state has changed since the page began
+		found.Actors = slices.DeleteFunc(found.Actors, func(st host.Status) bool {
 			return slices.ContainsFunc(page.Actors, func(other host.Status) bool { return other.ID == st.ID })
 		})
 		for _, st := range found.Actors {
@@ -359,7 +362,8 @@ func pausedActors(store *engine.Store, namespace, typ string, visit func(key []s
 
 // StoredList pages through the actors of a store, as if they slept. The parts say which are paused,
 // and have runs, if the query asks for that. after is as in [ListAfter].
-func StoredList(parts []kernel.Part, store *engine.Store, namespace string, q host.ListQuery, after map[string]string) (host.ListPage, error) {
+func StoredList(parts []kernel.Part, store *engine.Store, namespace string, q host.ListQuery,
+	after map[string]string) (host.ListPage, error) {
 	if len(q.Where) > 0 || q.Sort != "" {
 		src := storedSource(parts, store, namespace)
 		src.after = after

@@ -123,9 +123,11 @@ func TestPagesAgreeWithAListByKey(t *testing.T) {
 		op := pick("=", "!=", "<", "<=", ">", ">=")
 		switch rnd.IntN(8) {
 		case 0:
-			return pick("", "state=awake", "state!=awake", "state=asleep", "run=failed", "run!=paused", "plan", "plan!x", "\xff=1", "\x00=1", "zz=1")
+			return pick("", "state=awake", "state!=awake", "state=asleep", "run=failed", "run!=paused", "plan",
+				"plan!x", "\xff=1", "\x00=1", "zz=1")
 		case 1:
-			return pick("size", "created", "updated") + op + pick("0", "16", "40", "1KiB", "9223372036854775807", "2026-01-01", "9999-12-31", "0000-01-01")
+			return pick("size", "created", "updated") + op + pick("0", "16", "40", "1KiB", "9223372036854775807",
+				"2026-01-01", "9999-12-31", "0000-01-01")
 		}
 		return pick("plan", "n", "at") + op + pick(
 			"", "a", `"a\x00"`, `"a\x00a\x00"`, "0", "-1", "-8", "-9223372036854775808", "9223372036854775807", "1970-01-01",
@@ -199,7 +201,8 @@ func TestPagesAgreeWithAListByKey(t *testing.T) {
 		none = append(none, []string{"none", strconv.Itoa(i)})
 	}
 	page, err := find(sourceOf(src.store, none...), host.ListQuery{Where: []string{"state=failed"}})
-	errorIf(t, err != nil || page.Cursor != ".z", "a page over three types that looks at two thirds of their actors ends with %q: %v", page.Cursor, err)
+	errorIf(t, err != nil ||
+		page.Cursor != ".z", "a page over three types that looks at two thirds of their actors ends with %q: %v", page.Cursor, err)
 }
 
 // TestAnOrderOverAllTypes compares pages of actors of three types with a sort of all of them. One
@@ -313,7 +316,8 @@ func TestAnOrderOverAllTypes(t *testing.T) {
 			}
 		}
 	}
-	for _, cursor := range []string{".", "x", ".a", "x.a", page.Cursor, strings.TrimSuffix(page.Cursor, ".d"), page.Cursor[:len(page.Cursor)-1] + "a"} {
+	for _, cursor := range []string{".", "x", ".a", "x.a", page.Cursor, strings.TrimSuffix(page.Cursor, ".d"),
+		page.Cursor[:len(page.Cursor)-1] + "a"} {
 		for _, sort := range []string{"n", "size", "state"} {
 			q.Sort, q.Cursor = sort, cursor
 			refused(t, src, q)
@@ -374,7 +378,8 @@ func TestTheRestOfAPageWithoutItsAttributeIsEmpty(t *testing.T) {
 	var rests []host.ListQuery
 	for _, typ := range []string{"", "a"} {
 		for _, q := range []host.ListQuery{
-			{Sort: "n"}, {Sort: "-n"}, {Sort: "n", Where: []string{"size>=0"}}, {Where: []string{"n=1"}}, {Where: []string{"n>0", "state=failed"}},
+			{Sort: "n"}, {Sort: "-n"}, {Sort: "n",
+				Where: []string{"size>=0"}}, {Where: []string{"n=1"}}, {Where: []string{"n>0", "state=failed"}},
 			{Sort: "-key", Where: []string{"n=1"}}, {Sort: "size", Where: []string{"n=1"}}, {Sort: "-n", Where: []string{"n=1", "n<2"}},
 			{Sort: "state", Where: []string{"n=1"}}, {Sort: "-state", Where: []string{"n=1"}},
 		} {
@@ -396,7 +401,8 @@ func TestTheRestOfAPageWithoutItsAttributeIsEmpty(t *testing.T) {
 		other.Cursor = "AAAAAAAAAAAA" + q.Cursor[12:] // of another selection
 		for _, q := range []host.ListQuery{first, other} {
 			_, err := find(src, q)
-			errorIf(t, host.CodeOf(err) != host.InvalidArgument || q.Cursor == "" && !strings.Contains(err.Error(), `"n"`), "%+v: %v", q, err)
+			errorIf(t, host.CodeOf(err) != host.InvalidArgument ||
+				q.Cursor == "" && !strings.Contains(err.Error(), `"n"`), "%+v: %v", q, err)
 		}
 	}
 }
@@ -417,7 +423,8 @@ func TestACursorThatWasMadeUpIsRefused(t *testing.T) {
 		return keyspace.AppendWakeRow(nil, due, keyspace.ActorID{}, keyspace.WakeListed, "t", "failed")
 	}
 	for _, after := range [][]byte{
-		nil, {0}, {0xff}, keyspace.AppendWakeTime(nil, keyspace.FailedRunsDue), row(keyspace.PausedRunsDue), row(0), append(row(keyspace.FailedRunsDue), 0),
+		nil, {0}, {0xff}, keyspace.AppendWakeTime(nil,
+			keyspace.FailedRunsDue), row(keyspace.PausedRunsDue), row(0), append(row(keyspace.FailedRunsDue), 0),
 	} {
 		err := cursor(failed, after)
 		errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%x: %v", after, err)

@@ -67,7 +67,8 @@ type attributes func(name string) (host.AttributeKind, bool, error)
 // parseCondition reads a condition. The error names it.
 func parseCondition(text string, known attributes) (c condition, err error) {
 	fault := func(format string, args ...any) *host.Error {
-		return host.Errorf(host.InvalidArgument, "condition %.200q: "+format, append([]any{strings.ToValidUTF8(text, "\uFFFD")}, args...)...).With("field", "where")
+		return host.Errorf(host.InvalidArgument, "condition %.200q: "+format,
+			append([]any{strings.ToValidUTF8(text, "\uFFFD")}, args...)...).With("field", "where")
 	}
 	at := strings.IndexAny(text, "=!<>")
 	if at < 1 {
@@ -91,7 +92,8 @@ func parseCondition(text string, known attributes) (c condition, err error) {
 	ok := false
 	switch c.field {
 	case "state":
-		c.word, ok = value, slices.Contains([]host.State{host.Awake, host.Asleep, host.Paused, host.Failed}, host.State(value))
+		c.word, ok = value,
+			slices.Contains([]host.State{host.Awake, host.Asleep, host.Paused, host.Failed}, host.State(value))
 		if !ok {
 			return c, fault("a state is awake, asleep, paused or failed")
 		}

@@ -68,7 +68,8 @@ func (h *history) take(row Record, about map[string]*Metadata) error {
 		return journal.Corrupt(key, err)
 	}
 	if !bytes.Equal(e.loc, row.Loc) {
-		return journal.Corrupt(key, &journal.SyntaxError{What: "entry of form 1", Offset: 2, Reason: "is that of another location"})
+		return journal.Corrupt(key,
+			&journal.SyntaxError{What: "entry of form 1", Offset: 2, Reason: "is that of another location"})
 	}
 	if m := about[e.id]; m != nil {
 		e.ID = m.Number

@@ -151,7 +151,8 @@ func parse(value []byte) (e entry, err error) {
 		}
 	case journal.KindSleep:
 		e.Deadline = r.time()
-		e.Status = [...]journal.EntryStatus{journal.Pending, journal.Completed, journal.Canceled}[min(r.tag(2, "sleep state"), 2)]
+		e.Status = [...]journal.EntryStatus{journal.Pending, journal.Completed,
+			journal.Canceled}[min(r.tag(2, "sleep state"), 2)]
 	case journal.KindMessage:
 		name, data := r.String(), nonNil(r.Bytes())
 		e.Status, e.Output, e.Queues = journal.Completed, data, []string{name}
@@ -194,7 +195,8 @@ func (r *bare) branches() (list []branch) {
 	for n := r.Count(); n > 0 && r.Err == nil; n-- {
 		b := branch{name: r.String()}
 		// Pending and running mean the same here: not over.
-		b.status = [...]journal.EntryStatus{journal.Pending, journal.Pending, journal.Completed, journal.Failed, journal.Canceled}[min(r.tag(4, "branch status"), 4)]
+		b.status = [...]journal.EntryStatus{journal.Pending, journal.Pending, journal.Completed,
+			journal.Failed, journal.Canceled}[min(r.tag(4, "branch status"), 4)]
 		b.output = r.optional()
 		b.failure = string(r.optional())
 		list = append(list, b)
@@ -311,7 +313,8 @@ func DecodeMetadata(value []byte) (m Metadata, err error) {
 		return m, err
 	}
 	if form != journal.Form1 {
-		return m, &journal.SyntaxError{What: "metadata", Offset: 0, Reason: fmt.Sprintf("form %d under an id of form 1", form)}
+		return m, &journal.SyntaxError{What: "metadata", Offset: 0,
+			Reason: fmt.Sprintf("form %d under an id of form 1", form)}
 	}
 	r := bare{journal.Decoder{What: "metadata of form 1", B: value, Off: 2}}
 	m.status = byte(r.tag(metaLast, "status"))

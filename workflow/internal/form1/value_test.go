@@ -50,24 +50,36 @@ var entries = []struct {
 	loc   journal.Location
 	entry journal.Entry
 }{
-	{"step charge", "01 00 00000000 | 00 | 01 02 18 2a | 00", loc(0), journal.Entry{Kind: journal.KindStep, Status: journal.Completed, Output: []byte{0x18, 0x2a}}},
-	{"step that failed", "01 00 00000000 | 00 | 00 | 01 02 6e 6f", loc(0), journal.Entry{Kind: journal.KindStep, Status: journal.Pending, Failure: &journal.Failure{Message: "no"}}},
-	{"sleep, completed", "01 00 01000000 | 02 | e803000000000000 | 01", loc(1), journal.Entry{Kind: journal.KindSleep, Status: journal.Completed, Deadline: time.UnixMilli(1000).UTC()}},
+	{"step charge", "01 00 00000000 | 00 | 01 02 18 2a | 00", loc(0),
+		journal.Entry{Kind: journal.KindStep, Status: journal.Completed, Output: []byte{0x18, 0x2a}}},
+	{"step that failed", "01 00 00000000 | 00 | 00 | 01 02 6e 6f", loc(0),
+		journal.Entry{Kind: journal.KindStep, Status: journal.Pending, Failure: &journal.Failure{Message: "no"}}},
+	{"sleep, completed", "01 00 01000000 | 02 | e803000000000000 | 01", loc(1),
+		journal.Entry{Kind: journal.KindSleep, Status: journal.Completed, Deadline: time.UnixMilli(1000).UTC()}},
 	{"loop, over", "01 00 00000000 | 01 | 06 b9 00 01 61 6e 01 | 01000000 | 01 05 64 64 6f 6e 65", loc(0),
-		journal.Entry{Kind: journal.KindLoop, Status: journal.Completed, State: []byte{0xb9, 0, 1, 0x61, 0x6e, 1}, Iteration: 1, Output: []byte("\x64done")}},
-	{"step in a loop", "03 00 00000000 01 00000000 00000000 00 01000000 | 00 | 01 01 00 | 00", loc(0, [2]int{0, 0}, 1), journal.Entry{Kind: journal.KindStep, Status: journal.Completed, Output: []byte{0}}},
+		journal.Entry{Kind: journal.KindLoop, Status: journal.Completed, State: []byte{0xb9, 0, 1, 0x61, 0x6e, 1},
+			Iteration: 1, Output: []byte("\x64done")}},
+	{"step in a loop", "03 00 00000000 01 00000000 00000000 00 01000000 | 00 | 01 01 00 | 00", loc(0, [2]int{0, 0}, 1),
+		journal.Entry{Kind: journal.KindStep, Status: journal.Completed, Output: []byte{0}}},
 	{"join with a failure", "01 00 00000000 | 05 | 02 | 01 78 02 01 01 01 00 | 01 79 03 00 01 02 6e 6f", loc(0),
 		journal.Entry{Kind: journal.KindJoin, Status: journal.Failed, Count: 2, Failure: &journal.Failure{Message: `branch "y": no`}}},
-	{"join that goes on", "01 00 00000000 | 05 | 02 | 01 78 03 00 01 02 6e 6f | 01 79 01 00 00", loc(0), journal.Entry{Kind: journal.KindJoin, Count: 2}},
+	{"join that goes on", "01 00 00000000 | 05 | 02 | 01 78 03 00 01 02 6e 6f | 01 79 01 00 00", loc(0),
+		journal.Entry{Kind: journal.KindJoin, Count: 2}},
 	{"race", "01 00 00000000 | 06 | 01 04 66 61 73 74 | 02 | 04 66 61 73 74 02 01 01 01 00 | 04 73 6c 6f 77 04 00 00", loc(0),
 		journal.Entry{Kind: journal.KindRace, Status: journal.Completed, Winner: "fast", Count: 2, Output: []byte{1}}},
 	{"race that goes on", "01 00 00000000 | 06 | 00 | 01 | 04 66 61 73 74 00 00 00", loc(0), journal.Entry{Kind: journal.KindRace}},
-	{"removed", "01 00 00000000 | 07 | 04 73 74 65 70 | 01 03 6f 6c 64", loc(0), journal.Entry{Kind: journal.KindRemoved, Status: journal.Completed, Resolved: uint32(journal.KindStep), Program: "old"}},
-	{"checkpoint", "01 00 00000000 | 04 | 02 63 70", loc(0), journal.Entry{Kind: journal.KindCheckpoint, Status: journal.Completed, Program: "cp"}},
-	{"version", "01 00 00000000 | 08 | 01000000 | 03000000", loc(0), journal.Entry{Kind: journal.KindVersion, Status: journal.Completed, Resolved: 1, Latest: 3}},
-	{"count of messages", "01 00 0c000000 | 03 | 07 77 3a 63 6f 75 6e 74 | 01 01", loc(12), journal.Entry{Kind: journal.KindMessage, Status: journal.Completed, Queues: []string{"w:count"}, Output: []byte{1}}},
-	{"message", "01 00 0e000000 | 03 | 01 71 | 2d" + message, loc(14), journal.Entry{Kind: journal.KindMessage, Status: journal.Completed, Queues: []string{"q"}, Output: nil,
-		Messages: []journal.Delivery{{Queue: "q", ID: 7, Body: []byte{0xb9, 0, 1, 0x61, 0x6e, 1}, Sent: time.UnixMilli(1771891200000).UTC()}}}},
+	{"removed", "01 00 00000000 | 07 | 04 73 74 65 70 | 01 03 6f 6c 64", loc(0),
+		journal.Entry{Kind: journal.KindRemoved, Status: journal.Completed, Resolved: uint32(journal.KindStep), Program: "old"}},
+	{"checkpoint", "01 00 00000000 | 04 | 02 63 70", loc(0),
+		journal.Entry{Kind: journal.KindCheckpoint, Status: journal.Completed, Program: "cp"}},
+	{"version", "01 00 00000000 | 08 | 01000000 | 03000000", loc(0),
+		journal.Entry{Kind: journal.KindVersion, Status: journal.Completed, Resolved: 1, Latest: 3}},
+	{"count of messages", "01 00 0c000000 | 03 | 07 77 3a 63 6f 75 6e 74 | 01 01", loc(12),
+		journal.Entry{Kind: journal.KindMessage, Status: journal.Completed, Queues: []string{"w:count"}, Output: []byte{1}}},
+	{"message", "01 00 0e000000 | 03 | 01 71 | 2d" + message, loc(14),
+		journal.Entry{Kind: journal.KindMessage, Status: journal.Completed, Queues: []string{"q"}, Output: nil,
+			Messages: []journal.Delivery{{Queue: "q", ID: 7, Body: []byte{0xb9, 0, 1, 0x61, 0x6e, 1},
+				Sent: time.UnixMilli(1771891200000).UTC()}}}},
 }
 
 // message is the data of a message as cbor-x writes it: maps with lengths of 16 bits, large numbers
@@ -114,10 +126,12 @@ func TestBytesThatAreNoEntry(t *testing.T) {
 
 func TestMetadata(t *testing.T) {
 	m, err := DecodeMetadata(unhex(t, completed))
-	if err != nil || m.status != metaCompleted || m.Attempts != 1 || m.LastAttempt.UnixMilli() != 1 || m.created.UnixMilli() != 1 || m.completed.UnixMilli() != 2 {
+	if err != nil || m.status != metaCompleted || m.Attempts != 1 || m.LastAttempt.UnixMilli() != 1 ||
+		m.created.UnixMilli() != 1 || m.completed.UnixMilli() != 2 {
 		t.Errorf("%+v, %v", m, err)
 	}
-	m, err = DecodeMetadata(unhex(t, "01 00 04 | 01 02 6e6f | 03000000 | 0100000000000000 | 0200000000000000 | 00 | 01 0700000000000000 | 01 01 78"))
+	m, err = DecodeMetadata(unhex(t,
+		"01 00 04 | 01 02 6e6f | 03000000 | 0100000000000000 | 0200000000000000 | 00 | 01 0700000000000000 | 01 01 78"))
 	if err != nil || m.status != metaExhausted || m.Failure.Message != "no" || m.Undone.UnixMilli() != 7 || m.UndoFailure.Message != "x" {
 		t.Errorf("%+v, %v", m, err)
 	}

@@ -31,7 +31,8 @@ const (
 
 // String returns the word for the kind.
 func (k Kind) String() string {
-	words := [...]string{"step", "loop", "sleep", "message", "checkpoint", "join", "race", "removed", "version", "receive", "foreach", "saga", "scope", "await", "spawn", "call"}
+	words := [...]string{"step", "loop", "sleep", "message", "checkpoint", "join", "race",
+		"removed", "version", "receive", "foreach", "saga", "scope", "await", "spawn", "call"}
 	if int(k) < len(words) {
 		return words[k]
 	}

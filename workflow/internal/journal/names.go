@@ -86,7 +86,9 @@ func (n *Names) Index(s string) (i uint32, isNew bool, err error) {
 	case !utf8.ValidString(s):
 		return 0, false, &NameError{s, "is not UTF-8"}
 	case len(n.list) >= MaxNames:
-		return 0, false, &NameError{s, fmt.Sprintf("the run has %d names already, which is the limit: names that are made from data do not belong into a native loop, but into ForEach or Loop, which number their rounds", MaxNames)}
+		return 0, false,
+			&NameError{s,
+				fmt.Sprintf("the run has %d names already, which is the limit: names that are made from data do not belong into a native loop, but into ForEach or Loop, which number their rounds", MaxNames)}
 	}
 	i = uint32(len(n.list))
 	n.list = append(n.list, s)

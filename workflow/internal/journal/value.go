@@ -289,7 +289,8 @@ func DecodeEntry(e *Entry, value []byte) error {
 		return r.End()
 	}
 	present(FlagID, func() bool { e.ID = r.uint32(); return e.ID == 0 })
-	present(flagDeadline, func() bool { e.Deadline = time.UnixMilli(int64(r.Uvarint())).UTC(); return e.Deadline.IsZero() })
+	present(flagDeadline,
+		func() bool { e.Deadline = time.UnixMilli(int64(r.Uvarint())).UTC(); return e.Deadline.IsZero() })
 	present(flagFailure, func() bool { e.Failure = r.Failure(e, refs); return false })
 	e.Sensitive = flags&flagSensitive != 0
 	present(flagIteration, func() bool { e.Iteration = r.uint32(); return e.Iteration == 0 })
@@ -306,7 +307,8 @@ func DecodeEntry(e *Entry, value []byte) error {
 		}
 		return n == 0
 	})
-	present(flagVersion, func() bool { e.Resolved, e.Latest = r.uint32(), r.uint32(); return e.Resolved == 0 && e.Latest == 0 })
+	present(flagVersion,
+		func() bool { e.Resolved, e.Latest = r.uint32(), r.uint32(); return e.Resolved == 0 && e.Latest == 0 })
 	present(flagChild, func() bool {
 		e.Child.Type, e.Child.Key, e.Program, e.OnClose = r.String(), r.strings(), r.String(), r.byte()
 		return e.Child.Type == "" && len(e.Child.Key) == 0 && e.Program == "" && e.OnClose == 0

@@ -34,7 +34,8 @@ func TestSnapshotRestoresEverything(t *testing.T) {
 	n.next = nil
 	s.restore()
 	if want := build(); n.Name != want.Name || len(n.children) != 2 || !reflect.DeepEqual(n.children["a"].grid, want.children["a"].grid) ||
-		!reflect.DeepEqual(n.list[2:4], want.list[2:4]) || n.next == nil || n.next.Name != "root" || !n.when.Equal(want.when) || n.when.Location() != time.Local {
+		!reflect.DeepEqual(n.list[2:4], want.list[2:4]) || n.next == nil || n.next.Name != "root" ||
+		!n.when.Equal(want.when) || n.when.Location() != time.Local {
 		t.Errorf("%+v", n)
 	}
 	if n.children["a"] != n.children["b"] || n.list[4] != any(n.children["a"]) {

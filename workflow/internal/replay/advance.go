@@ -538,7 +538,8 @@ func (r *Run) finishRun() (Outcome, error) {
 	r.kill()
 	out := Outcome{Ended: true}
 	if state == StateCompleted {
-		out.Result = &RunStatus{ID: hex.EncodeToString(r.record.ID[:]), Workflow: r.program.name, State: state, Output: r.output}
+		out.Result = &RunStatus{ID: hex.EncodeToString(r.record.ID[:]), Workflow: r.program.name,
+			State: state, Output: r.output}
 	}
 	return out, nil
 }

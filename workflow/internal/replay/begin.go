@@ -25,7 +25,8 @@ func (s *scope) beginOp(o *op, kind Kind, name string) error {
 	r := s.run
 	i := s.nameIndex(name)
 	if !s.used.add(i) {
-		s.misuse(s.owner, fmt.Sprintf("%s %q is asked for twice in %s: names are used once in a scope, and repetition belongs into Loop or ForEach", kind, name, s.describe()))
+		s.misuse(s.owner,
+			fmt.Sprintf("%s %q is asked for twice in %s: names are used once in a scope, and repetition belongs into Loop or ForEach", kind, name, s.describe()))
 	}
 	o.s, o.name, o.index = s, name, i
 	rec, i := s.match(kind, name, i)

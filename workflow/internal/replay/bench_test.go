@@ -163,7 +163,8 @@ func BenchmarkBranches(b *testing.B) {
 			return n, workflow.Join(ctx, "join", branches...)
 		}},
 		"map": {10_000, func(ctx workflow.Context, n int) (int, error) {
-			out, err := workflow.ForEach(ctx, "map", make([]int, n), func(ctx workflow.Context, _, _ int) (int, error) { return stepOf(ctx, 0) },
+			out, err := workflow.ForEach(ctx, "map", make([]int, n),
+				func(ctx workflow.Context, _, _ int) (int, error) { return stepOf(ctx, 0) },
 				workflow.Concurrency(256))
 			return len(out), err
 		}},

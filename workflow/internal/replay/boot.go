@@ -119,7 +119,8 @@ func (r *Run) countBoot() error {
 		boots = r.record.Boots + 1
 	}
 	if boots > maxBoots {
-		r.fail(PausedCrashing, fmt.Sprintf("the process has ended %d times while the run executed: %s", boots-1, r.launching()))
+		r.fail(PausedCrashing,
+			fmt.Sprintf("the process has ended %d times while the run executed: %s", boots-1, r.launching()))
 		return nil
 	}
 	r.record.Boots, r.record.SeqAtBoot = boots, r.seq

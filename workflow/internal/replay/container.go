@@ -118,7 +118,8 @@ func resultOf[T any](s *scope, output []byte, err error) (v T, _ error) {
 // decodeInto decodes what is recorded into what v points to. It does not return if it cannot.
 func (s *scope) decodeInto(p *Program, data []byte, v any) {
 	if err := p.decode(data, v); err != nil {
-		s.run.fail(PausedDiverged, fmt.Sprintf("what is recorded in %s is not what the code expects: %v%s", s.describe(), err, callSite()))
+		s.run.fail(PausedDiverged,
+			fmt.Sprintf("what is recorded in %s is not what the code expects: %v%s", s.describe(), err, callSite()))
 		s.run.hang(s.run.current.Load())
 	}
 }
@@ -165,10 +166,11 @@ func Scope[T any](ctx Context, name string, fn func(ctx Context) (T, error)) (T,
 // structure is what containers keep of a run while it is in memory.
 type structure struct {
 	obligations obligations
-	undoing     int                // sagas that undo
-	programs    []*Program         // of children within the run
-	children    []*op              // spawned in other actors, and not ended
-	undoless    []journal.Location // of steps that were under way and may have to be undone, and for which the code has no undo
+	undoing     int        // sagas that undo
+	programs    []*Program // of children within the run
+	children    []*op      // spawned in other actors, and not ended
+	// of steps that were under way and may have to be undone, and for which the code has no undo
+	undoless []journal.Location
 }
 
 // dropIterations deletes what is recorded of the iterations of a loop from one up to but excluding

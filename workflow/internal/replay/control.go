@@ -77,7 +77,8 @@ func start(t Turn, name, version string, codec uint8, input []byte, o StartOptio
 	if record.ID == ([16]byte{}) {
 		rand.Read(record.ID[:])
 	}
-	err = errors.Join(putState(t, StatePending), putProgram(t, name, version), putInput(t, input), putRecord(t, &record))
+	err = errors.Join(putState(t, StatePending), putProgram(t, name, version), putInput(t, input),
+		putRecord(t, &record))
 	return Started{ID: hex.EncodeToString(record.ID[:]), Started: true}, err
 }
 
@@ -152,7 +153,8 @@ func RetryEntry(t Turn, id EntryID) error {
 	case e.Kind != KindStep && e.Kind != KindCall:
 		return &ControlError{verb, "entry " + im.names.Path(rec.loc) + " is a " + e.Kind.String() + ", not a step"}
 	case e.Status == Completed:
-		return &ControlError{verb, "step " + im.names.Path(rec.loc) + " has not failed; rewind to it to execute it again"}
+		return &ControlError{verb,
+			"step " + im.names.Path(rec.loc) + " has not failed; rewind to it to execute it again"}
 	case e.Status.Over():
 		return rewind(t, im, rec, verb, false)
 	case im.state.Over():
@@ -228,9 +230,11 @@ func (im *image) missing(loc journal.Location) string {
 		switch e, err := rec.header(); {
 		case err != nil:
 		case e.Kind == KindLoop:
-			reason += ": the history of iterations of loop " + im.names.Path(up) + " that have ended is deleted (see Keep)"
+			reason += ": the history of iterations of loop " + im.names.Path(up) +
+				" that have ended is deleted (see Keep)"
 		case e.Status.Over():
-			reason += ": what was inside of " + im.names.Path(up) + " was dropped when it ended, because the history was large"
+			reason += ": what was inside of " + im.names.Path(up) +
+				" was dropped when it ended, because the history was large"
 		}
 		break
 	}

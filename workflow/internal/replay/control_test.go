@@ -19,7 +19,10 @@ func refused(t *testing.T, what string, err error, says string) {
 
 func TestControlOfNoRun(t *testing.T) {
 	for _, do := range []func(Turn) error{
-		func(t Turn) error { return Cancel(t, "") }, func(t Turn) error { return Hold(t, "") }, Resume, func(t Turn) error { return Terminate(t, "") },
+		func(t Turn) error {
+			return Cancel(t,
+				"")
+		}, func(t Turn) error { return Hold(t, "") }, Resume, func(t Turn) error { return Terminate(t, "") },
 		func(t Turn) error { return Rewind(t, "14") }, func(t Turn) error { return RetryEntry(t, "14") },
 	} {
 		err := do(&testTurn{rows: newRows()})
@@ -36,14 +39,20 @@ func tree(t *testing.T) *testRun {
 	r.put("first", done(0, 1))
 	r.put("serve", Entry{Kind: KindLoop, Ordinal: 1, Seq: 2, Created: at(15), Ended: at(20), Iteration: 2, State: []byte{2}})
 	r.put("serve~1/old", done(0, 2))
-	r.put("serve~2/get", Entry{Kind: KindReceive, Status: Completed, Ordinal: 0, Seq: 3, Created: at(25), Ended: at(30), Messages: []Delivery{{Queue: "q", ID: 1}}})
-	r.put("serve~2/both", Entry{Kind: KindJoin, Status: Completed, Ordinal: 1, Seq: 8, Created: at(31), Ended: at(80), Output: cborNull, Branches: []uint32{7, 8}})
+	r.put("serve~2/get",
+		Entry{Kind: KindReceive, Status: Completed, Ordinal: 0, Seq: 3, Created: at(25), Ended: at(30),
+			Messages: []Delivery{{Queue: "q", ID: 1}}})
+	r.put("serve~2/both",
+		Entry{Kind: KindJoin, Status: Completed, Ordinal: 1, Seq: 8, Created: at(31), Ended: at(80), Output: cborNull,
+			Branches: []uint32{7, 8}})
 	r.put("serve~2/both/x", Entry{Kind: KindScope, Status: Completed, Seq: 6, Created: at(31), Ended: at(60), Output: cborNull})
 	r.put("serve~2/both/x/a", done(0, 4))
 	r.put("serve~2/both/x/b", done(1, 6))
 	r.put("serve~2/both/y", Entry{Kind: KindScope, Status: Completed, Ordinal: 1, Seq: 7, Created: at(31), Ended: at(70), Output: cborNull})
 	r.put("serve~2/both/y/a", done(0, 5))
-	r.put("serve~2/both/y/more", Entry{Kind: KindReceive, Status: Completed, Ordinal: 1, Seq: 7, Created: at(55), Ended: at(70), Messages: []Delivery{{Queue: "q", ID: 2}}})
+	r.put("serve~2/both/y/more",
+		Entry{Kind: KindReceive, Status: Completed, Ordinal: 1, Seq: 7, Created: at(55), Ended: at(70),
+			Messages: []Delivery{{Queue: "q", ID: 2}}})
 	r.put("serve~2/last", done(2, 9))
 	r.put("serve~2/nap", Entry{Kind: KindSleep, Ordinal: 3, Created: at(95), Deadline: at(5000)})
 	return r
@@ -60,14 +69,17 @@ func TestRewindsThatAreRefused(t *testing.T) {
 		}},
 		"an iteration that one without a row follows": {"serve~1/old", "moved on", func(r *testRun) {
 			r.put("serve", Entry{Kind: KindLoop, Ordinal: 1, Seq: 2, Created: at(15), Ended: at(20), Iteration: 3, State: []byte{2}})
-			r.put("serve~1", Entry{Kind: KindScope, Status: Completed, Seq: 1, Iteration: 1, State: []byte{1}, Created: at(16), Ended: at(18)})
+			r.put("serve~1",
+				Entry{Kind: KindScope, Status: Completed, Seq: 1, Iteration: 1, State: []byte{1}, Created: at(16), Ended: at(18)})
 		}},
 		"what an iteration gave up": {"serve~1/old", "given up", func(r *testRun) {
-			r.put("serve~1", Entry{Kind: KindScope, Status: Completed, Seq: 1, Iteration: 1, State: []byte{1}, Created: at(16), Ended: at(20)})
+			r.put("serve~1",
+				Entry{Kind: KindScope, Status: Completed, Seq: 1, Iteration: 1, State: []byte{1}, Created: at(16), Ended: at(20)})
 			r.put("serve~1/old", Entry{Kind: KindSleep, Status: Canceled, Created: at(17), Ended: at(20), Deadline: at(99)})
 		}},
 		"a run that a release before this one completed": {"first", "earlier release", func(r *testRun) { putState(r, StateCompleted) }},
-		"what was deleted of a loop":                     {"serve~0/old", "iterations of loop serve that have ended is deleted (see Keep)", nil},
+		"what was deleted of a loop": {"serve~0/old",
+			"iterations of loop serve that have ended is deleted (see Keep)", nil},
 		"past another branch's loop": {"serve~2/both/x/a", "moved on", func(r *testRun) {
 			r.put("serve~2/both/y/a", Entry{Kind: KindLoop, Seq: 5, Created: at(32), Iteration: 4})
 		}},

@@ -127,7 +127,8 @@ func (c *coroutine) main() {
 			} else if !r.gone {
 				// The function called runtime.Goexit. Let through, it would end the goroutine that
 				// drives the run; so the coroutine stays here until it is killed.
-				r.fail(PausedPanicked, "the function called runtime.Goexit (a failed assertion of a test does)\n\n"+string(debug.Stack()))
+				r.fail(PausedPanicked,
+					"the function called runtime.Goexit (a failed assertion of a test does)\n\n"+string(debug.Stack()))
 				c.carrier.yield(struct{}{})
 			}
 		}

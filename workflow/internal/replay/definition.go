@@ -117,7 +117,8 @@ func checkName(name string) error {
 	case name == "":
 		return &NameError{Name: name, Reason: "empty"}
 	case len(name) > MaxName:
-		return &NameError{Name: shorten(name), Reason: fmt.Sprintf("has %d bytes, and the limit is %d", len(name), MaxName)}
+		return &NameError{Name: shorten(name),
+			Reason: fmt.Sprintf("has %d bytes, and the limit is %d", len(name), MaxName)}
 	case !utf8.ValidString(name):
 		return &NameError{Name: name, Reason: "is not UTF-8"}
 	}

@@ -32,7 +32,8 @@ type Divergence struct {
 
 func (d *Divergence) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "the code diverges from the history of the run, in %s, at position %d\n", placeName(d.Scope), d.Ordinal)
+	fmt.Fprintf(&b, "the code diverges from the history of the run, in %s, at position %d\n",
+		placeName(d.Scope), d.Ordinal)
 	fmt.Fprintf(&b, "  the code asks for: %s", d.Found)
 	if d.Site != "" {
 		fmt.Fprintf(&b, " (%s)", d.Site)
@@ -90,7 +91,8 @@ func (s *scope) diverge(kind Kind, name string, rec *record) {
 // divergeSealed pauses the run: the code asks for something new in a scope whose end is recorded.
 // It does not return.
 func (s *scope) divergeSealed(kind Kind, name string) {
-	d := &Divergence{Scope: s.path(), Ordinal: s.next, Found: fmt.Sprintf("%s %q", kind, name), Site: userLine(), Expected: "the end of the scope"}
+	d := &Divergence{Scope: s.path(), Ordinal: s.next, Found: fmt.Sprintf("%s %q", kind, name),
+		Site: userLine(), Expected: "the end of the scope"}
 	d.Hint = fmt.Sprintf("If %q is new here, let only new runs do it: if workflow.Patched(ctx, \"…\") { … }.", name)
 	s.run.fail(PausedDiverged, d.String())
 	s.run.hang(s.run.current.Load())
@@ -112,7 +114,8 @@ func (r *Run) divergedLeftover(s *scope, rec *record) {
 
 // diverged pauses the run: operation o is there, but not as the history says. It does not return.
 func (r *Run) diverged(o *op, expected, found, hint string) {
-	d := &Divergence{Scope: o.s.path(), Ordinal: o.entry.Ordinal, Recorded: o.entry.Created, Site: userLine(), Hint: hint}
+	d := &Divergence{Scope: o.s.path(), Ordinal: o.entry.Ordinal, Recorded: o.entry.Created,
+		Site: userLine(), Hint: hint}
 	d.Found = fmt.Sprintf("%s %q with %s", o.entry.Kind, o.name, found)
 	d.Expected = fmt.Sprintf("%s %q with %s", o.entry.Kind, o.name, expected)
 	r.fail(PausedDiverged, d.String())
@@ -173,7 +176,8 @@ func distance(a, b string, limit int) int {
 
 // goName returns the constant of a kind in Go.
 func goName(k Kind) string {
-	names := [...]string{"KindStep", "KindLoop", "KindSleep", "KindMessage", "KindCheckpoint", "KindJoin", "KindRace", "KindRemoved",
+	names := [...]string{"KindStep", "KindLoop", "KindSleep", "KindMessage", "KindCheckpoint",
+		"KindJoin", "KindRace", "KindRemoved",
 		"KindVersion", "KindReceive", "KindMap", "KindSaga", "KindScope", "KindAwait", "KindSpawn", "KindCall"}
 	if int(k) < len(names) {
 		return names[k]
@@ -196,14 +200,17 @@ const maxCallers = 3
 // one whose functions wrap its operations for actors; and, if a helper calls, the lines that call
 // the helper.
 func userLine() string {
-	const own, facade, wrapper = "github.com/cairn-run/cairn/workflow/internal/replay.", "github.com/cairn-run/cairn/workflow.", "github.com/cairn-run/cairn/actor."
+	const own, facade, wrapper = "github.com/cairn-run/cairn/workflow/internal/replay.",
+		"github.com/cairn-run/cairn/workflow.", "github.com/cairn-run/cairn/actor."
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
 	lines := ""
 	for callers := 0; ; {
 		f, more := frames.Next()
-		inside := (strings.HasPrefix(f.Function, own) || strings.HasPrefix(f.Function, facade) || strings.HasPrefix(f.Function, wrapper)) && !strings.HasSuffix(f.File, "_test.go")
-		outside := f.File != "" && !inside && !strings.HasPrefix(f.Function, "runtime.") && !strings.HasPrefix(f.Function, "iter.")
+		inside := (strings.HasPrefix(f.Function, own) || strings.HasPrefix(f.Function, facade) ||
+			strings.HasPrefix(f.Function, wrapper)) && !strings.HasSuffix(f.File, "_test.go")
+		outside := f.File != "" && !inside && !strings.HasPrefix(f.Function, "runtime.") &&
+			!strings.HasPrefix(f.Function, "iter.")
 		switch line := f.File + ":" + strconv.Itoa(f.Line); {
 		case !outside && lines != "": // what called the function of the user
 			return lines

@@ -131,7 +131,8 @@ func (t *task) linger() {
 		return
 	}
 	d.late.fire = func() error {
-		r.fail(PausedMisuse, fmt.Sprintf("the body of step %q does not return, although its context ended %v ago: what it does is unknown until then, and cannot be undone", t.o.s.pathOf(t.o.name), lingering))
+		r.fail(PausedMisuse,
+			fmt.Sprintf("the body of step %q does not return, although its context ended %v ago: what it does is unknown until then, and cannot be undone", t.o.s.pathOf(t.o.name), lingering))
 		return nil
 	}
 	r.timers.set(&d.late, after(r.clock(), lingering))
@@ -170,5 +171,6 @@ func unclear(err error) bool {
 	var value *CodecError
 	var large *TooLargeError
 	return errors.As(err, &panicked) || errors.As(err, &value) || errors.As(err, &large) ||
-		errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, errGoexit) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+		errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, errGoexit) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

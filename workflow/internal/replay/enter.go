@@ -49,9 +49,10 @@ func (r *Run) Enter(t Turn, process uint64) (counted bool, err error) {
 		return true, nil // perhaps not durable yet
 	}
 	if n := f.run.Entered; n >= maxEntered {
-		r.failForGood(PausedCrashing, fmt.Sprintf("the process has ended %d times in a row while the workflow function ran, and nothing was recorded in between. "+
-			"A function that calls os.Exit, overflows its stack or writes to a map from two goroutines ends the process each time it goes on. "+
-			"Mend the code, then resume the run.", n))
+		r.failForGood(PausedCrashing,
+			fmt.Sprintf("the process has ended %d times in a row while the workflow function ran, and nothing was recorded in between. "+
+				"A function that calls os.Exit, overflows its stack or writes to a map from two goroutines ends the process each time it goes on. "+
+				"Mend the code, then resume the run.", n))
 		return false, nil
 	}
 	f.run.Entered, f.run.EnteredIn = f.run.Entered+1, process

@@ -92,7 +92,8 @@ func TestARunOfForm1GoesOnInForm2(t *testing.T) {
 	errorIf(t, rec == nil || rec.form != journal.Form2, "%+v", rec)
 	children := again.children(nil)
 	errorIf(t, children[len(children)-1] != rec, "what was added does not come last")
-	want := []string{"charge", "void", "both", "both/x", "both/x/job", "both/y", "serve", "serve~2/tick", "flaky", "gone", "gone/charge", "w", "t", "e"}
+	want := []string{"charge", "void", "both", "both/x", "both/x/job", "both/y", "serve", "serve~2/tick", "flaky",
+		"gone", "gone/charge", "w", "t", "e"}
 	got := paths(t, History(r, Filter{}))
 	errorIf(t, !slices.Equal(got, want), "%v, want %v", got, want)
 	// Its metadata goes with an entry.

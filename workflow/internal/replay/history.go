@@ -101,15 +101,18 @@ func (f *Filter) each(r Reader, under, after journal.Location, visit func(Histor
 		if err != nil {
 			return err
 		}
-		if len(f.Statuses) > 0 && e.peeks && !slices.Contains(f.Statuses, e.peeked) || f.Name != "" && !glob(f.Name, w.lastName(e.loc)) {
+		if len(f.Statuses) > 0 && e.peeks && !slices.Contains(f.Statuses, e.peeked) ||
+			f.Name != "" && !glob(f.Name, w.lastName(e.loc)) {
 			continue
 		}
 		entry, err := e.decode()
 		if err != nil {
 			return err
 		}
-		if len(f.Kinds) > 0 && !slices.Contains(f.Kinds, entry.Kind) || len(f.Statuses) > 0 && !slices.Contains(f.Statuses, entry.Status) ||
-			!f.Since.IsZero() && entry.Created.Before(f.Since) || !f.Before.IsZero() && !entry.Created.Before(f.Before) {
+		if len(f.Kinds) > 0 && !slices.Contains(f.Kinds, entry.Kind) ||
+			len(f.Statuses) > 0 && !slices.Contains(f.Statuses, entry.Status) ||
+			!f.Since.IsZero() && entry.Created.Before(f.Since) ||
+			!f.Before.IsZero() && !entry.Created.Before(f.Before) {
 			continue
 		}
 		shown, err := w.show(e, entry)
@@ -161,7 +164,8 @@ func (w *walk) entries(under, after journal.Location) iter.Seq2[*walked, error] 
 		}
 		last := after
 		err = w.r.Scan(start, journal.HistoryEnd(nil, under), func(key, value []byte) error {
-			e := walked{r: w.r, loc: journal.Location(key[len(journal.HistoryPrefix):]), size: len(key) + len(value), value: value}
+			e := walked{r: w.r, loc: journal.Location(key[len(journal.HistoryPrefix):]),
+				size: len(key) + len(value), value: value}
 			form, err := journal.FormOf("entry", value)
 			switch {
 			case err != nil:
@@ -265,7 +269,8 @@ func (w *walk) show(e *walked, entry *Entry) (HistoryEntry, error) {
 		if !container(entry.Kind) { // else it is of steps inside that are deleted
 			h.Undone = m.Undone
 		}
-		h.LastFailure, h.UndoFailure = shownFailure(m.Failure, entry.Sensitive), shownFailure(m.UndoFailure, entry.Sensitive)
+		h.LastFailure, h.UndoFailure = shownFailure(m.Failure, entry.Sensitive),
+			shownFailure(m.UndoFailure, entry.Sensitive)
 	}
 	return h, err
 }

@@ -82,7 +82,8 @@ func (r *testRun) meta(path string, e Entry, m Metadata) {
 
 // done is a step that ended as the seq-th.
 func done(ordinal uint32, seq uint64) Entry {
-	return Entry{Kind: KindStep, Status: Completed, Ordinal: ordinal, Seq: seq, Created: at(int64(10 * seq)), Ended: at(int64(10*seq) + 5), Output: cborNull}
+	return Entry{Kind: KindStep, Status: Completed, Ordinal: ordinal, Seq: seq, Created: at(int64(10 * seq)),
+		Ended: at(int64(10*seq) + 5), Output: cborNull}
 }
 
 func paths(t testing.TB, seq iter.Seq2[HistoryEntry, error]) (list []string) {
@@ -111,8 +112,10 @@ func sample(t testing.TB) *testRun {
 	large.Output = bytes.Repeat([]byte("x"), journal.InlineLimit+1)
 	r.put("report", large)
 	r.put("nap", Entry{Kind: KindSleep, Ordinal: 5, Created: at(70), Deadline: at(5000)})
-	r.meta("flaky", Entry{Kind: KindStep, Ordinal: 6, Created: at(80)}, Metadata{Attempts: 2, Due: at(3000), Failure: &Failure{Message: "again"}})
-	r.put("kid", Entry{Kind: KindSpawn, Ordinal: 7, Created: at(90), Child: Destination{Type: "ship", Key: []string{"7"}}, Program: "ship", OnClose: closeTerminates})
+	r.meta("flaky", Entry{Kind: KindStep, Ordinal: 6, Created: at(80)},
+		Metadata{Attempts: 2, Due: at(3000), Failure: &Failure{Message: "again"}})
+	r.put("kid", Entry{Kind: KindSpawn, Ordinal: 7, Created: at(90),
+		Child: Destination{Type: "ship", Key: []string{"7"}}, Program: "ship", OnClose: closeTerminates})
 	return r
 }
 
@@ -153,7 +156,8 @@ func TestHistoryShowsWhatIsRecorded(t *testing.T) {
 	st, err := ReadStatus(r)
 	must(t, err)
 	im, err := loadImage(r)
-	errorIf(t, err != nil || st.Bytes != im.bytes || st.Names != im.names.Len(), "%d bytes and %d names of %+v (%v)", st.Bytes, st.Names, im, err)
+	errorIf(t, err != nil || st.Bytes != im.bytes ||
+		st.Names != im.names.Len(), "%d bytes and %d names of %+v (%v)", st.Bytes, st.Names, im, err)
 	var b bytes.Buffer
 	lines := json.NewEncoder(&b)
 	must(t, lines.Encode(st))
@@ -175,7 +179,8 @@ func TestHistoryShowsWhatIsRecorded(t *testing.T) {
 		var back HistoryEntry
 		data, err := form.encode(nap)
 		must(t, errors.Join(err, form.decode(data, &back)))
-		if back.Kind != KindSleep || back.Status != Pending || !back.Deadline.Equal(nap.Deadline) || !bytes.Contains(data, []byte("sleep")) {
+		if back.Kind != KindSleep || back.Status != Pending || !back.Deadline.Equal(nap.Deadline) ||
+			!bytes.Contains(data, []byte("sleep")) {
 			t.Errorf("%+v of %q", back, data)
 		}
 	}
@@ -184,7 +189,8 @@ func TestHistoryShowsWhatIsRecorded(t *testing.T) {
 	none := []byte("dance")
 	errorIf(t, k.UnmarshalText(none) == nil || status.UnmarshalText(none) == nil, "words that are none are accepted")
 	errorIf(t, k.UnmarshalCBOR([]byte{1}) == nil || status.UnmarshalCBOR([]byte{1}) == nil, "numbers are accepted")
-	for want, shown := range map[string]any{"1 bytes: ff": shownPayload([]byte{0xff}, CodecCBOR), "1 bytes: 01": shownPayload([]byte{1}, 3)} {
+	for want, shown := range map[string]any{"1 bytes: ff": shownPayload([]byte{0xff}, CodecCBOR),
+		"1 bytes: 01": shownPayload([]byte{1}, 3)} {
 		errorIf(t, shown != want, "shown as %v, want %s", shown, want)
 	}
 }

@@ -221,7 +221,8 @@ func (im *image) children(loc journal.Location) []*record {
 		}
 		child := rec.loc[:len(loc)+n]
 		if len(child) == len(rec.loc) {
-			sorted = sorted && (len(list) == 0 || list[len(list)-1].ordinal <= rec.ordinal && list[len(list)-1].form <= rec.form)
+			sorted = sorted &&
+				(len(list) == 0 || list[len(list)-1].ordinal <= rec.ordinal && list[len(list)-1].form <= rec.form)
 			list = append(list, rec)
 		}
 		if i+1 < len(im.records) && !child.Encloses(im.records[i+1].loc) {
@@ -231,7 +232,8 @@ func (im *image) children(loc journal.Location) []*record {
 		}
 	}
 	if !sorted {
-		slices.SortStableFunc(list, func(a, b *record) int { return cmp.Or(cmp.Compare(a.form, b.form), cmp.Compare(a.ordinal, b.ordinal)) })
+		slices.SortStableFunc(list,
+			func(a, b *record) int { return cmp.Or(cmp.Compare(a.form, b.form), cmp.Compare(a.ordinal, b.ordinal)) })
 	}
 	return list
 }

@@ -38,14 +38,16 @@ func TestImageHasEveryField(t *testing.T) {
 	j := newRows()
 	want := fields{
 		state: StateRunning, program: "order\x00s", version: "v2", input: []byte{1}, output: []byte{2}, published: []byte{3}, form: journal.Form2,
-		failure: &Failure{Message: "no", Data: []byte{9}}, control: &control{"cancel", "because", at(2), 42}, pause: &Pause{PausedDiverged, "this code did X", at(1), 2, at(5)},
+		failure: &Failure{Message: "no", Data: []byte{9}}, control: &control{"cancel", "because", at(2),
+			42}, pause: &Pause{PausedDiverged, "this code did X", at(1), 2, at(5)},
 		run: runRecord{
 			ID: [16]byte{1}, Epoch: 2, Started: at(0), Ended: at(9), Boots: 3, SeqAtBoot: 4, Entered: 6, EnteredIn: 7, Codec: 5, Rewinds: 8, Seed: 9, Kept: true,
 			Parent: &parentRef{To: Destination{Type: "order", Key: []string{"7"}}, Run: [16]byte{2}, Location: loc(3), Policy: 1},
 		},
 	}
 	must(t, errors.Join(
-		putState(j, want.state), putProgram(j, want.program, want.version), putInput(j, want.input), putOutput(j, want.output), putPublished(j, want.published),
+		putState(j, want.state), putProgram(j, want.program, want.version), putInput(j, want.input), putOutput(j,
+			want.output), putPublished(j, want.published),
 		putFailure(j, want.failure), putRecord(j, &want.run), putControl(j, want.control), putPause(j, want.pause)))
 	im, err := loadImage(j)
 	must(t, err)

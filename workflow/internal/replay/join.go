@@ -113,7 +113,8 @@ func join(ctx Context, name string, branches []Branch, fast bool) error {
 	g := s.group(o)
 	members := make([]*member, len(branches))
 	for i, b := range branches {
-		members[i] = &member{name: b.name, ordinal: uint32(i), loc: journal.ChildName(nil, o.loc, o.entry.Branches[i]), run: b.run}
+		members[i] = &member{name: b.name, ordinal: uint32(i),
+			loc: journal.ChildName(nil, o.loc, o.entry.Branches[i]), run: b.run}
 	}
 	if skip {
 		g.recall(members)

@@ -121,7 +121,8 @@ func TestTooManyNames(t *testing.T) {
 	}
 	_, _, err := n.Index("one more")
 	var bad *NameError
-	if !errors.As(err, &bad) || bad.Name != "one more" || !strings.Contains(err.Error(), "ForEach") || !strings.Contains(err.Error(), "Loop") {
+	if !errors.As(err, &bad) || bad.Name != "one more" || !strings.Contains(err.Error(), "ForEach") ||
+		!strings.Contains(err.Error(), "Loop") {
 		t.Error(err)
 	}
 	i, isNew, err := n.Index("item 7")

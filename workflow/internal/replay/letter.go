@@ -121,7 +121,8 @@ func Deliver(t Turn, programs func(name string) *Program, body []byte) error {
 		if n := len(inbox); n > 0 {
 			number = inbox[n-1].n + 1
 		}
-		return putMessage(t, &message{number, l.Location, [16]byte(l.Child), EntryStatus(l.Status), l.Output, l.Failure})
+		return putMessage(t,
+			&message{number, l.Location, [16]byte(l.Child), EntryStatus(l.Status), l.Output, l.Failure})
 	}
 	return fmt.Errorf("%w: verb %q", ErrLetter, l.Verb)
 }

@@ -247,7 +247,8 @@ func TestLargeMap(t *testing.T) {
 			}
 			sum += v
 		}
-		if _, more := ForEach(ctx, "too many", append(items, 0), func(Context, int, int) (int, error) { return 0, nil }); err == nil && more == nil {
+		if _, more := ForEach(ctx, "too many", append(items, 0),
+			func(Context, int, int) (int, error) { return 0, nil }); err == nil && more == nil {
 			err = errors.New("a map of more elements was accepted")
 		}
 		return sum, errors.Join(err, Sleep(ctx, "sleep", time.Hour))

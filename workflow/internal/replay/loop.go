@@ -105,7 +105,8 @@ func Loop[S, R any](ctx Context, name string, init S, body func(it *Iter[S, R]) 
 			it.State, _ = resultOf[S](inner, state, nil)
 			switch err := body(it); {
 			case err == nil && it.broke != nil:
-				inner.misuse(inner.owner, fmt.Sprintf("the body of loop %q has called Break and returned nil: it must return what Break returns", s.pathOf(name)))
+				inner.misuse(inner.owner,
+					fmt.Sprintf("the body of loop %q has called Break and returned nil: it must return what Break returns", s.pathOf(name)))
 				return nil, nil, nil
 			case err == nil:
 				return inner.encoded(it.State), nil, nil
@@ -206,7 +207,9 @@ func (l *loop) run(body iterate) {
 				return nil
 			}
 			r.touched()
-			_, err := r.st.put(r.turn, l.at(i), &Entry{Kind: KindScope, Status: status, Seq: seq, Created: at, Ended: o.entry.Ended, Iteration: i, State: state})
+			_, err := r.st.put(r.turn, l.at(i),
+				&Entry{Kind: KindScope, Status: status, Seq: seq, Created: at, Ended: o.entry.Ended,
+					Iteration: i, State: state})
 			return err
 		}
 		if err == nil && next != nil {

@@ -27,7 +27,8 @@ func Concurrency(n int) ForEachOption {
 }
 
 // ForEach calls fn for each item, concurrently, and returns the results in the order of the items.
-func ForEach[T, R any](ctx Context, name string, items []T, fn func(ctx Context, i int, item T) (R, error), opts ...ForEachOption) ([]R, error) {
+func ForEach[T, R any](ctx Context, name string, items []T,
+	fn func(ctx Context, i int, item T) (R, error), opts ...ForEachOption) ([]R, error) {
 	s := ctx.scope()
 	o, skip, err := s.open(KindForEach, name)
 	if err != nil {
@@ -60,19 +61,22 @@ func ForEach[T, R any](ctx Context, name string, items []T, fn func(ctx Context,
 }
 
 // mapping runs the elements of a foreach, and returns them with their ends.
-func (s *scope) mapping(o *op, skip bool, count int, options mapOptions, fn func(ctx Context, i int) ([]byte, error)) ([]*member, error) {
+func (s *scope) mapping(o *op, skip bool, count int, options mapOptions,
+	fn func(ctx Context, i int) ([]byte, error)) ([]*member, error) {
 	r := s.run
 	if count > MaxBranches {
-		return nil, o.refuse(fmt.Errorf("workflow: %q has %d elements, and the limit is %d", o.name, count, MaxBranches))
+		return nil, o.refuse(fmt.Errorf("workflow: %q has %d elements, and the limit is %d", o.name,
+			count, MaxBranches))
 	}
 	if o.recorded && int(o.entry.Count) != count {
 		r.diverged(o, strconv.Itoa(int(o.entry.Count))+" elements", strconv.Itoa(count)+" elements", "")
 	}
 	members := make([]*member, count)
 	for i := range members {
-		members[i] = &member{name: strconv.Itoa(i), ordinal: uint32(i), loc: journal.ChildIteration(nil, o.loc, o.index, uint32(i)), run: func(ctx Context) ([]byte, error) {
-			return fn(ctx, i)
-		}}
+		members[i] = &member{name: strconv.Itoa(i), ordinal: uint32(i),
+			loc: journal.ChildIteration(nil, o.loc, o.index, uint32(i)), run: func(ctx Context) ([]byte, error) {
+				return fn(ctx, i)
+			}}
 	}
 	g := s.group(o)
 	if skip {

@@ -119,9 +119,11 @@ func TestMisusePausesTheRun(t *testing.T) {
 			return errOf(c.Result(ctx))
 		}},
 		{`step "a": the result cannot be recorded`, 1, func(ctx Context) error { return errOf(Step(ctx, "a", body[any](make(chan int)))) }},
-		{`update "a": the result cannot be recorded`, 1, func(ctx Context) error { return errOf(Update(ctx, "a", update[any](make(chan int)))) }},
+		{`update "a": the result cannot be recorded`, 1,
+			func(ctx Context) error { return errOf(Update(ctx, "a", update[any](make(chan int)))) }},
 		{`"a": the result cannot be recorded`, 1, func(ctx Context) error { return errOf(Scope(ctx, "a", inside[any](make(chan int)))) }},
-		{`"a/b": the result cannot be recorded`, 1, func(ctx Context) error { return Join(ctx, "a", B("b", nil, inside[any](make(chan int)))) }},
+		{`"a/b": the result cannot be recorded`, 1,
+			func(ctx Context) error { return Join(ctx, "a", B("b", nil, inside[any](make(chan int)))) }},
 		{`await "a": the result cannot be recorded`, 1, func(ctx Context) error {
 			return errOf(Await(ctx, "a", func(any) (any, bool) { bodies++; return make(chan int), true }))
 		}},

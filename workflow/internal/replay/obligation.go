@@ -30,8 +30,9 @@ type obligation struct {
 	Entry   journal.Location // of that step
 	Handler string           // name of an undo handler; "" for a function of the code
 	Args    []byte           // of a handler by name
-	Unknown bool             // the step did not succeed, but may have had an effect: it is undone even if its saga succeeds
-	Owed    uint32           // Entry.Owed of the step; 0 in rows of versions that did not write it
+	// the step did not succeed, but may have had an effect: it is undone even if its saga succeeds
+	Unknown bool
+	Owed    uint32 // Entry.Owed of the step; 0 in rows of versions that did not write it
 	// The attempts to undo it so far.
 	Attempts         uint32
 	LastAttempt, Due time.Time
@@ -52,7 +53,9 @@ type undoRow struct {
 }
 
 func putObligation(j Journal, o *obligation) error {
-	value, err := appendRow(nil, &undoRow{o.Entry, o.Handler, o.Args, o.Attempts, journal.Millis(o.LastAttempt), journal.Millis(o.Due), o.Failure, o.Unknown, o.Owed})
+	value, err := appendRow(nil,
+		&undoRow{o.Entry, o.Handler, o.Args, o.Attempts, journal.Millis(o.LastAttempt),
+			journal.Millis(o.Due), o.Failure, o.Unknown, o.Owed})
 	if err != nil {
 		return err
 	}
@@ -155,7 +158,8 @@ func (b *obligations) within(all bool, locs ...journal.Location) (list []*pledge
 // transaction of that record.
 func (o *op) oblige(d *duty, unknown bool) error {
 	r := o.s.run
-	p := &pledge{obligation: &obligation{Number: o.entry.Seq, Entry: o.loc, Handler: d.handler, Args: d.args, Unknown: unknown, Owed: d.owed}}
+	p := &pledge{obligation: &obligation{Number: o.entry.Seq, Entry: o.loc, Handler: d.handler,
+		Args: d.args, Unknown: unknown, Owed: d.owed}}
 	p.bind(o, d.undo)
 	r.touched()
 	if err := putObligation(r.turn, p.obligation); err != nil {

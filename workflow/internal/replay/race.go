@@ -57,14 +57,15 @@ func Race[T any](ctx Context, name string, cases ...Case[T]) (winner string, v T
 	}
 	members := make([]*member, len(cases))
 	for i, c := range cases {
-		members[i] = &member{name: c.name, ordinal: uint32(i), loc: journal.ChildName(nil, o.loc, o.entry.Branches[i]), run: func(ctx Context) ([]byte, error) {
-			ctx.scope().mustEncode(reflect.TypeFor[T]())
-			v, err := c.run(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return ctx.scope().encoded(v), nil
-		}}
+		members[i] = &member{name: c.name, ordinal: uint32(i),
+			loc: journal.ChildName(nil, o.loc, o.entry.Branches[i]), run: func(ctx Context) ([]byte, error) {
+				ctx.scope().mustEncode(reflect.TypeFor[T]())
+				v, err := c.run(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return ctx.scope().encoded(v), nil
+			}}
 	}
 	if err := s.race(o, skip, members); err != nil {
 		return "", v, err

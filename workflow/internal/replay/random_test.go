@@ -49,7 +49,8 @@ func (g *grower) branches(depth int, mayFail bool) (text string) {
 // statement makes a statement, or two of which one needs the other.
 func (g *grower) statement(depth int, mayFail bool) string {
 	g.left--
-	kinds := []string{"step", "mark", "named", "sleep", "update", "scope", "or", "loop", "join", "joinfast", "race", "map", "saga", "spawn", "remote", "failfast"}
+	kinds := []string{"step", "mark", "named", "sleep", "update", "scope", "or", "loop", "join", "joinfast", "race",
+		"map", "saga", "spawn", "remote", "failfast"}
 	switch {
 	case (depth == 0 || g.left < 0) && g.loser:
 		kinds = kinds[:4]
@@ -338,7 +339,8 @@ func TestRandomPrograms(t *testing.T) {
 			if history == "" {
 				history = steady(t, s.Actor)
 			}
-			fatalIf(t, steady(t, s.Actor) != history, "seed %d, %s:\n%s\nhistory\n%swant\n%s", seed, what, program, steady(t, s.Actor), history)
+			fatalIf(t, steady(t, s.Actor) != history, "seed %d, %s:\n%s\nhistory\n%swant\n%s", seed, what, program,
+				steady(t, s.Actor), history)
 			return s.Commits
 		}
 		commits := run("no crash", func(*script) {})

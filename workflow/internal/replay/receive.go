@@ -77,7 +77,8 @@ func Receive[T any](ctx Context, name string, from Source[T], options ...WaitOpt
 }
 
 // ReceiveBatch is Receive for up to limit messages. It waits only for the first one.
-func ReceiveBatch[T any](ctx Context, name string, from Source[T], limit int, options ...WaitOption) ([]Received[T], error) {
+func ReceiveBatch[T any](ctx Context, name string, from Source[T], limit int,
+	options ...WaitOption) ([]Received[T], error) {
 	got, err := receiveFrom(ctx, name, from, limit, options)
 	if err != nil {
 		return nil, err

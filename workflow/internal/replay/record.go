@@ -56,7 +56,8 @@ const (
 
 // PauseReasons returns the reasons for which a run can be paused.
 func PauseReasons() []PauseReason {
-	return []PauseReason{PausedDiverged, PausedMisuse, PausedPanicked, PausedUnknown, PausedCorrupt, PausedCrashing, PausedOperator, PausedExhausted}
+	return []PauseReason{PausedDiverged, PausedMisuse, PausedPanicked, PausedUnknown, PausedCorrupt,
+		PausedCrashing, PausedOperator, PausedExhausted}
 }
 
 // A Pause says that a run does not go on, and why.
@@ -218,7 +219,8 @@ var rowEncoding, rowDecoding = func() (cbor.EncMode, cbor.DecMode) {
 	if err != nil {
 		panic(err)
 	}
-	dec, err := cbor.DecOptions{DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, ExtraReturnErrors: cbor.ExtraDecErrorUnknownField}.DecMode()
+	dec, err := cbor.DecOptions{DupMapKey: cbor.DupMapKeyEnforcedAPF,
+		IndefLength: cbor.IndefLengthForbidden, ExtraReturnErrors: cbor.ExtraDecErrorUnknownField}.DecMode()
 	if err != nil {
 		panic(err)
 	}
@@ -228,7 +230,8 @@ var rowEncoding, rowDecoding = func() (cbor.EncMode, cbor.DecMode) {
 // sixteen checks the length of a run id.
 func sixteen(key, b []byte) (id [16]byte, err error) {
 	if len(b) != len(id) {
-		return id, journal.Corrupt(key, &SyntaxError{What: "record", Offset: 2, Reason: fmt.Sprintf("run id of %d bytes", len(b))})
+		return id, journal.Corrupt(key,
+			&SyntaxError{What: "record", Offset: 2, Reason: fmt.Sprintf("run id of %d bytes", len(b))})
 	}
 	return [16]byte(b), nil
 }
@@ -275,7 +278,8 @@ func putFailure(j Journal, f *Failure) error {
 
 // putRecord writes the run record.
 func putRecord(j Journal, r *runRecord) error {
-	row := runRow{ID: r.ID[:], Epoch: r.Epoch, Started: journal.Millis(r.Started), Ended: journal.Millis(r.Ended), Boots: r.Boots, SeqAtBoot: r.SeqAtBoot, Codec: r.Codec, Seed: r.Seed, Rewinds: r.Rewinds, Entered: r.Entered, EnteredIn: r.EnteredIn, Kept: r.Kept}
+	row := runRow{ID: r.ID[:], Epoch: r.Epoch, Started: journal.Millis(r.Started),
+		Ended: journal.Millis(r.Ended), Boots: r.Boots, SeqAtBoot: r.SeqAtBoot, Codec: r.Codec, Seed: r.Seed, Rewinds: r.Rewinds, Entered: r.Entered, EnteredIn: r.EnteredIn, Kept: r.Kept}
 	if p := r.Parent; p != nil {
 		row.Parent = &parentRow{To: p.To, Run: p.Run[:], Location: p.Location, Policy: p.Policy}
 	}
@@ -291,7 +295,8 @@ func decodeRecord(key, value []byte) (runRecord, error) {
 	if err != nil {
 		return runRecord{}, err
 	}
-	r := runRecord{ID: id, Epoch: row.Epoch, Started: journal.FromMillis(row.Started), Ended: journal.FromMillis(row.Ended), Boots: row.Boots, SeqAtBoot: row.SeqAtBoot, Codec: row.Codec, Seed: row.Seed, Rewinds: row.Rewinds, Entered: row.Entered, EnteredIn: row.EnteredIn, Kept: row.Kept}
+	r := runRecord{ID: id, Epoch: row.Epoch, Started: journal.FromMillis(row.Started),
+		Ended: journal.FromMillis(row.Ended), Boots: row.Boots, SeqAtBoot: row.SeqAtBoot, Codec: row.Codec, Seed: row.Seed, Rewinds: row.Rewinds, Entered: row.Entered, EnteredIn: row.EnteredIn, Kept: row.Kept}
 	if p := row.Parent; p != nil {
 		run, err := sixteen(key, p.Run)
 		if err != nil {
@@ -317,7 +322,8 @@ func decodeControl(key, value []byte) (*control, error) {
 
 // putPause writes that the run is paused.
 func putPause(j Journal, p *Pause) error {
-	return putFieldRow(j, keyspace.FieldPause, &pauseRow{string(p.Reason), p.Text, journal.Millis(p.Since), p.Attempts, journal.Millis(p.Next)})
+	return putFieldRow(j, keyspace.FieldPause,
+		&pauseRow{string(p.Reason), p.Text, journal.Millis(p.Since), p.Attempts, journal.Millis(p.Next)})
 }
 
 // deletePause removes what putPause wrote.
@@ -328,7 +334,8 @@ func decodePause(key, value []byte) (*Pause, error) {
 	if err := decodeRow(key, value, &row); err != nil {
 		return nil, err
 	}
-	return &Pause{Reason: PauseReason(row.Reason), Text: row.Text, Since: journal.FromMillis(row.Since), Attempts: row.Attempts, Next: journal.FromMillis(row.Next)}, nil
+	return &Pause{Reason: PauseReason(row.Reason), Text: row.Text,
+		Since: journal.FromMillis(row.Since), Attempts: row.Attempts, Next: journal.FromMillis(row.Next)}, nil
 }
 
 // obligationKey appends the key of an undo obligation.

@@ -56,7 +56,8 @@ func Export(r Reader) (*Recording, error) {
 	case f.state == "":
 		return nil, ErrNoRun
 	}
-	rec := &Recording{Manifest: Manifest{Recording: recordingFormat, Workflow: f.program, Version: f.version, State: f.state, Build: build()}}
+	rec := &Recording{Manifest: Manifest{Recording: recordingFormat, Workflow: f.program,
+		Version: f.version, State: f.state, Build: build()}}
 	if f.form == journal.Form2 {
 		rec.Manifest.Run = hex.EncodeToString(f.run.ID[:])
 	}
@@ -109,7 +110,8 @@ func (rec *Recording) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("workflow: manifest of a recording: %w", err)
 	}
 	for _, row := range rec.Rows {
-		line := rowLine{hex.EncodeToString(row.Key), keyspace.Format(row.Key), base64.StdEncoding.EncodeToString(row.Value)}
+		line := rowLine{hex.EncodeToString(row.Key), keyspace.Format(row.Key),
+			base64.StdEncoding.EncodeToString(row.Value)}
 		if err := e.Encode(&line); err != nil {
 			return nil, fmt.Errorf("workflow: recording: %w", err)
 		}
@@ -272,7 +274,9 @@ func Import(t Turn, rec *Recording, o StartOptions) (Started, error) {
 			return Started{}, err
 		}
 		if e.Kind == KindSpawn && !e.Status.Over() && e.Child.Type != "" {
-			return Started{}, &ControlError{"import", "it waits for child " + im.names.Path(im.records[i].loc) + ", which would answer the recorded run"}
+			return Started{},
+				&ControlError{"import",
+					"it waits for child " + im.names.Path(im.records[i].loc) + ", which would answer the recorded run"}
 		}
 	}
 	return Started{ID: hex.EncodeToString(im.run.ID[:]), Started: true}, nil
@@ -280,7 +284,9 @@ func Import(t Turn, rec *Recording, o StartOptions) (Started, error) {
 
 // fork returns the record of a run that goes on from the history of another one.
 func (r runRecord) fork(t Turn, o StartOptions) (runRecord, error) {
-	run := runRecord{ID: o.ID, Epoch: r.Epoch, Rewinds: r.Rewinds, Started: r.Started, Ended: r.Ended, Codec: r.Codec, Parent: o.parent, Seed: r.randomSeed(), Kept: !r.Ended.IsZero()} // it owes nothing
+	// it owes nothing
+	run := runRecord{ID: o.ID, Epoch: r.Epoch, Rewinds: r.Rewinds, Started: r.Started,
+		Ended: r.Ended, Codec: r.Codec, Parent: o.parent, Seed: r.randomSeed(), Kept: !r.Ended.IsZero()}
 	if run.ID == ([16]byte{}) {
 		rand.Read(run.ID[:])
 	}

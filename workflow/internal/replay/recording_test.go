@@ -44,7 +44,8 @@ func TestRecordingsAreTheDocumentedFile(t *testing.T) {
 	must(t, err)
 	want := golden(t, "recording.jsonl", got)
 	rec, err := DecodeRecording(want)
-	if err != nil || rec.Manifest.Workflow != "order" || rec.Manifest.Version != "v1" || rec.Manifest.State != StateRunning || len(rec.Rows) != len(r.All()) {
+	if err != nil || rec.Manifest.Workflow != "order" || rec.Manifest.Version != "v1" ||
+		rec.Manifest.State != StateRunning || len(rec.Rows) != len(r.All()) {
 		t.Fatalf("%+v, %v", rec, err)
 	}
 	again, err := rec.Encode()
@@ -125,7 +126,8 @@ func TestImport(t *testing.T) {
 	started, err := Import(turn, rec, StartOptions{ID: [16]byte{5}})
 	fatalIf(t, err != nil || !started.Started || started.ID != "05"+strings.Repeat("00", 15), "%+v, %v", started, err)
 	st, err := ReadStatus(turn)
-	if err != nil || st.ID != started.ID || st.Pause != nil || st.Cancel != nil || st.Undo != 0 || st.State != StateSleeping || count(turn.rows, 6) != 0 {
+	if err != nil || st.ID != started.ID || st.Pause != nil || st.Cancel != nil || st.Undo != 0 ||
+		st.State != StateSleeping || count(turn.rows, 6) != 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	errorIf(t, !slices.Equal(paths(t, History(turn, Filter{})), paths(t, History(r, Filter{}))), "the history is another")

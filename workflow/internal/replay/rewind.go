@@ -47,7 +47,8 @@ type reopening struct {
 // rewind removes the entry of a record and everything after it; with keep, only everything after
 // it.
 func rewind(t Turn, im *image, target *record, verb string, keep bool) error {
-	w := &rewinding{im: im, target: target, verb: verb, keep: keep, cut: math.MaxUint64, goneAt: map[string]bool{}, loops: map[string]uint32{}}
+	w := &rewinding{im: im, target: target, verb: verb, keep: keep, cut: math.MaxUint64,
+		goneAt: map[string]bool{}, loops: map[string]uint32{}}
 	e, err := target.header()
 	if err != nil {
 		return err
@@ -139,7 +140,8 @@ func (w *rewinding) enclosing(rec *record, e *Entry) error {
 			return w.refuse("what was inside of " + w.path(rec) + ", which has ended since, is not on record any more")
 		}
 		open := *e
-		open.Status, open.Seq, open.Ended, open.Output, open.Failure, open.Large = Pending, 0, time.Time{}, nil, nil, nil
+		open.Status, open.Seq, open.Ended, open.Output, open.Failure, open.Large = Pending, 0,
+			time.Time{}, nil, nil, nil
 		w.reopen = append(w.reopen, reopening{rec: rec, entry: open})
 		return nil
 	}
@@ -159,7 +161,8 @@ func (w *rewinding) again(loop *record, e *Entry) error {
 		ended--
 	}
 	if inside && w.cut == math.MaxUint64 {
-		return w.refuse("entry " + w.path(w.target) + " was given up when its iteration ended; rewind to another one of the iteration")
+		return w.refuse("entry " + w.path(w.target) +
+			" was given up when its iteration ended; rewind to another one of the iteration")
 	}
 	for i := ended; i >= 0; i-- {
 		row, err := w.iteration(loop, uint32(i))
@@ -174,7 +177,8 @@ func (w *rewinding) again(loop *record, e *Entry) error {
 		}
 		open, began := *e, row.decoded
 		open.Status, open.Output, open.Failure = Pending, nil, nil
-		open.Iteration, open.State, open.Large, open.Seq, open.Ended = uint32(i), began.State, began.Large, began.Seq, began.Created
+		open.Iteration, open.State, open.Large, open.Seq, open.Ended = uint32(i), began.State,
+			began.Large, began.Seq, began.Created
 		if i == 0 {
 			open.Seq, open.Ended = 0, time.Time{} // it began with the loop
 		}
@@ -182,7 +186,8 @@ func (w *rewinding) again(loop *record, e *Entry) error {
 		w.loops[string(loop.loc)] = uint32(i)
 		return nil
 	}
-	return w.refuse("loop " + w.path(loop) + " has moved on since, and what the iteration began with is not on record (see Keep); rewind to the loop, or to what is before it")
+	return w.refuse("loop " + w.path(loop) +
+		" has moved on since, and what the iteration began with is not on record (see Keep); rewind to the loop, or to what is before it")
 }
 
 // iteration returns the row of an ended iteration of a loop, nil if there is none. That of earlier
@@ -291,7 +296,8 @@ func (w *rewinding) after(rec *record, e *Entry) bool {
 			}
 		}
 	}
-	mine, theirs := rec.loc[:common+journal.ElementEnd(rec.loc[common:])], w.target.loc[:common+journal.ElementEnd(w.target.loc[common:])]
+	mine, theirs := rec.loc[:common+journal.ElementEnd(rec.loc[common:])],
+		w.target.loc[:common+journal.ElementEnd(w.target.loc[common:])]
 	i, isIteration := iterationOf(mine[common:])
 	j, both := iterationOf(theirs[common:])
 	concurrent := false
@@ -433,7 +439,8 @@ func (w *rewinding) write(t Turn) error {
 			}
 		}
 	}
-	if c := w.im.control; c != nil && (c.Seq >= w.cut || c.Seq == 0 && w.im.state.Over()) { // a run that is over has not noticed it
+	// a run that is over has not noticed it
+	if c := w.im.control; c != nil && (c.Seq >= w.cut || c.Seq == 0 && w.im.state.Over()) {
 		if err := deleteField(t, keyspace.FieldControl); err != nil {
 			return err
 		}
@@ -442,5 +449,6 @@ func (w *rewinding) write(t Turn) error {
 	run.Seed = run.randomSeed() // what stays was drawn with it
 	run.Epoch, run.Rewinds, run.Ended, run.Kept = run.Epoch+1, run.Rewinds+1, time.Time{}, false
 	run.Boots, run.Entered, run.EnteredIn = 0, 0, 0
-	return errors.Join(putState(t, StateRunning), putRecord(t, &run), deletePause(t), deleteField(t, keyspace.FieldOutput), deleteField(t, keyspace.FieldError))
+	return errors.Join(putState(t, StateRunning), putRecord(t, &run), deletePause(t),
+		deleteField(t, keyspace.FieldOutput), deleteField(t, keyspace.FieldError))
 }

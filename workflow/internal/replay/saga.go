@@ -130,7 +130,8 @@ func (r *Run) rootSaga(s *scope, invoke func(ctx Context, input []byte) ([]byte,
 		s.misuse(s.owner, out.Error())
 	}
 	if in, ok := err.(*inputError); ok { // what the function would have asked for is not left over
-		r.fail(PausedDiverged, in.Error()+"\n  Runs that are there keep the input that they began with: let the input's type still decode it, or give the workflow another name.")
+		r.fail(PausedDiverged,
+			in.Error()+"\n  Runs that are there keep the input that they began with: let the input's type still decode it, or give the workflow another name.")
 		r.hang(s.owner)
 	}
 	s.end()

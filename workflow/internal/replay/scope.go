@@ -195,7 +195,8 @@ func fnv(h uint64, b []byte) uint64 {
 // own checks that the running coroutine may use the scope. Otherwise it does not return.
 func (s *scope) own() {
 	r := s.run
-	if c := r.current.Load(); c == nil || c != s.owner || s.ended || s.inner != nil || r.gone || r.moves.abandoned.Load() {
+	if c := r.current.Load(); c == nil || c != s.owner || s.ended || s.inner != nil || r.gone ||
+		r.moves.abandoned.Load() {
 		s.disown(c)
 	}
 	r.moves.move()
@@ -214,9 +215,11 @@ func (s *scope) disown(c *coroutine) {
 	case s.ended:
 		s.misuse(c, "the Context of "+s.describe()+" was used after its function returned")
 	case c != s.owner:
-		s.misuse(c, "the Context of "+s.describe()+" was used in a function that has a Context of its own, such as a branch: use that one")
+		s.misuse(c, "the Context of "+s.describe()+
+			" was used in a function that has a Context of its own, such as a branch: use that one")
 	default:
-		s.misuse(c, "the Context of "+s.describe()+" was used inside of "+strconv.Quote(s.inner.name)+", whose function has a Context of its own: use that one")
+		s.misuse(c, "the Context of "+s.describe()+" was used inside of "+
+			strconv.Quote(s.inner.name)+", whose function has a Context of its own: use that one")
 	}
 }
 

@@ -641,7 +641,8 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 		if to := l.option("on"); to != "" {
 			options = append(options, OnActor(destination(to)))
 		}
-		if p, ok := map[string]ParentClose{"abandon": CloseAbandon, "cancel": CloseCancel, "terminate": CloseTerminate}[l.option("close")]; ok {
+		if p, ok := map[string]ParentClose{"abandon": CloseAbandon, "cancel": CloseCancel,
+			"terminate": CloseTerminate}[l.option("close")]; ok {
 			options = append(options, OnParentClose(p))
 		}
 		c, err := Spawn(ctx, name, e.functions[l.arg(2)], l.option("in")+strings.Repeat("x", l.number("size")), options...)

@@ -14,7 +14,8 @@ const maxShown = 64 << 10
 // Show fills the fields for JSON: what the payloads say, or a text that says how large they are if
 // they have more than 64 KiB or are not CBOR.
 func (s *RunStatus) Show() {
-	s.InputJSON, s.PublishedJSON, s.OutputJSON = payloadJSON(s.Input, s.Codec), payloadJSON(s.Published, s.Codec), payloadJSON(s.Output, s.Codec)
+	s.InputJSON, s.PublishedJSON, s.OutputJSON = payloadJSON(s.Input, s.Codec),
+		payloadJSON(s.Published, s.Codec), payloadJSON(s.Output, s.Codec)
 }
 
 // Show fills the fields for JSON, as [RunStatus.Show] does.
@@ -56,7 +57,8 @@ func shownPayload(b []byte, codec uint8) any {
 // shownDecoding decodes what there may be in a payload to what JSON knows. Its options are constant
 // and cannot be wrong.
 var shownDecoding = func() cbor.DecMode {
-	mode, err := cbor.DecOptions{DefaultMapType: reflect.TypeFor[map[string]any](), DefaultByteStringType: reflect.TypeFor[[]byte]()}.DecMode()
+	mode, err := cbor.DecOptions{DefaultMapType: reflect.TypeFor[map[string]any](),
+		DefaultByteStringType: reflect.TypeFor[[]byte]()}.DecMode()
 	if err != nil {
 		panic(err)
 	}

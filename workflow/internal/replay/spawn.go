@@ -87,7 +87,8 @@ type Child[Out any] struct {
 }
 
 // Spawn starts a child: a run of another workflow, concurrent to the one that spawns it.
-func Spawn[In, Out any](ctx Context, name string, d *Function[In, Out], in In, opts ...SpawnOption) (*Child[Out], error) {
+func Spawn[In, Out any](ctx Context, name string, d *Function[In, Out], in In,
+	opts ...SpawnOption) (*Child[Out], error) {
 	s := ctx.scope()
 	p := d.program
 	child := &Child[Out]{program: p}
@@ -319,7 +320,8 @@ func (r *Run) askChildren() error {
 
 // closeChild sends verb to the child whose Spawn is e at loc, because its parent has ended.
 func closeChild(t Turn, run *runRecord, loc journal.Location, e *Entry, verb string) error {
-	return post(t, e.Child, &letter{Verb: verb, Child: e.State, Parent: run.ID[:], Location: loc, Reason: errParentEnded.Error()})
+	return post(t, e.Child,
+		&letter{Verb: verb, Child: e.State, Parent: run.ID[:], Location: loc, Reason: errParentEnded.Error()})
 }
 
 // A message is the result of a child in another actor. It waits in the inbox.

@@ -26,7 +26,8 @@ func (id EntryID) location() (journal.Location, error) {
 		_, err = journal.Location(b).Segments()
 	}
 	if err != nil {
-		return nil, &ControlError{Verb: "find", Reason: "entry id " + quoteID(id) + " is none: ids are those that History returns"}
+		return nil, &ControlError{Verb: "find",
+			Reason: "entry id " + quoteID(id) + " is none: ids are those that History returns"}
 	}
 	return b, nil
 }
@@ -165,7 +166,8 @@ func ReadStatus(r Reader) (RunStatus, error) {
 	}
 	st.Names, st.Crowded = w.names.Len(), w.names.Crowded()
 	start, end := keyspace.WorkflowMetadata.Range()
-	if err := r.Scan(start, end, func(key, value []byte) error { st.Bytes += int64(len(key) + len(value)); return nil }); err != nil {
+	if err := r.Scan(start, end,
+		func(key, value []byte) error { st.Bytes += int64(len(key) + len(value)); return nil }); err != nil {
 		return RunStatus{}, err
 	}
 	start, end = keyspace.WorkflowUndo.Range()
@@ -204,7 +206,8 @@ func derive(f *fields, st *RunStatus, busy bool) State {
 // waiting returns what an entry that is not over waits for. ok is false for what encloses others,
 // and for a step that is being executed.
 func (w *walk) waiting(e *walked, entry *Entry) (out Waiting, ok bool, err error) {
-	out = Waiting{ID: entryID(e.loc), Path: w.names.Path(e.loc), Kind: entry.Kind, Since: entry.Created, Until: entry.Deadline}
+	out = Waiting{ID: entryID(e.loc), Path: w.names.Path(e.loc), Kind: entry.Kind,
+		Since: entry.Created, Until: entry.Deadline}
 	switch entry.Kind {
 	case KindSleep, KindAwait, KindMessage, KindCall:
 	case KindReceive:

@@ -133,7 +133,9 @@ func stepResult[T any](o *op) (v T, err error) {
 func (o *op) decodeOutput(v any) {
 	r := o.s.run
 	if err := r.decode(o.entry.Output, v); err != nil {
-		r.fail(PausedDiverged, fmt.Sprintf("the recorded result of %s %q is not what the code expects: %v%s", o.entry.Kind, o.s.pathOf(o.name), err, callSite()))
+		r.fail(PausedDiverged,
+			fmt.Sprintf("the recorded result of %s %q is not what the code expects: %v%s",
+				o.entry.Kind, o.s.pathOf(o.name), err, callSite()))
 		r.hang(r.current.Load())
 	}
 }
@@ -162,7 +164,8 @@ func Do(ctx Context, name string, fn func(sc *StepCtx) error, options ...StepOpt
 var encodedNil = []byte{0xF6}
 
 // Begin begins a step and returns at once.
-func Begin[T any](ctx Context, name string, fn func(sc *StepCtx) (T, error), options ...StepOption) (*Future[T], error) {
+func Begin[T any](ctx Context, name string, fn func(sc *StepCtx) (T, error),
+	options ...StepOption) (*Future[T], error) {
 	s := ctx.scope()
 	o, err := s.startStep(name, bodyOf(s.run.program, fn), nil, options)
 	if err != nil {

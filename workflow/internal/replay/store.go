@@ -199,7 +199,8 @@ func (st *store) forget(j Journal, s side) error {
 // large returns the references of an entry: the existing ones, and new ones for its payloads over
 // the inline limit.
 func (st *store) large(e *Entry) ([]journal.LargeRef, error) {
-	big := len(e.Output) > journal.InlineLimit || len(e.State) > journal.InlineLimit || e.Failure != nil && len(e.Failure.Data) > journal.InlineLimit
+	big := len(e.Output) > journal.InlineLimit || len(e.State) > journal.InlineLimit ||
+		e.Failure != nil && len(e.Failure.Data) > journal.InlineLimit
 	for i := range e.Messages {
 		big = big || len(e.Messages[i].Body) > journal.InlineLimit
 	}
@@ -246,7 +247,8 @@ func payloadName(e *Entry, which int) string {
 	case journal.PayloadFailure:
 		return "the error of a " + e.Kind.String()
 	default:
-		return "message " + strconv.FormatUint(e.Messages[which-journal.PayloadMessages].ID, 10) + " of queue " + strconv.Quote(e.Messages[which-journal.PayloadMessages].Queue)
+		return "message " + strconv.FormatUint(e.Messages[which-journal.PayloadMessages].ID, 10) +
+			" of queue " + strconv.Quote(e.Messages[which-journal.PayloadMessages].Queue)
 	}
 }
 
@@ -305,7 +307,8 @@ func (st *store) dropIterations(j Journal, loc journal.Location, name, from, to 
 			}
 		}
 	}
-	return j.DeleteRange(journal.HistoryKey(nil, journal.ChildIteration(nil, loc, name, from)), journal.HistoryKey(nil, journal.ChildIteration(nil, loc, name, to)))
+	return j.DeleteRange(journal.HistoryKey(nil, journal.ChildIteration(nil, loc, name, from)),
+		journal.HistoryKey(nil, journal.ChildIteration(nil, loc, name, to)))
 }
 
 // iterationOf returns the number of an element that is an iteration.

@@ -80,7 +80,8 @@ func TestPayloadsThatAreTooLarge(t *testing.T) {
 	m := Entry{Kind: KindReceive, Messages: []Delivery{{Queue: "jobs", ID: 4, Body: make([]byte, 100_001)}}}
 	_, err = st.put(j, loc(0), &m)
 	var large *TooLargeError
-	if !errors.Is(err, ErrTooLarge) || !errors.As(err, &large) || large.Size != 100_001 || large.Limit != 100_000 || !strings.Contains(large.What, `"jobs"`) {
+	if !errors.Is(err, ErrTooLarge) || !errors.As(err, &large) || large.Size != 100_001 || large.Limit != 100_000 ||
+		!strings.Contains(large.What, `"jobs"`) {
 		t.Error(err)
 	}
 	err = st.putMetadata(j, 1, &Metadata{Progress: make([]byte, 100_001)})
@@ -141,7 +142,8 @@ func TestStoreAgainstAModel(t *testing.T) {
 		model := modelStore{}
 		st := openStore(t, j)
 		place := func() journal.Location {
-			all := []journal.Location{loc(0), loc(1), loc(2, 3), loc(2), loc(4, [2]int{4, random.IntN(5)}, random.IntN(3)), loc(4), loc(4, [2]int{4, random.IntN(5)})}
+			all := []journal.Location{loc(0), loc(1), loc(2, 3), loc(2),
+				loc(4, [2]int{4, random.IntN(5)}, random.IntN(3)), loc(4), loc(4, [2]int{4, random.IntN(5)})}
 			return all[random.IntN(len(all))]
 		}
 		payload := func() []byte {

@@ -138,7 +138,8 @@ func (t *task) heard(a *Attempt) error {
 	case news.expired && !news.late:
 		a.settled = true
 		t.ended(result{
-			failure:   &Failure{Reason: reasonTimeout, Message: fmt.Sprintf("attempt %d: %v (%v)", a.number, ErrTimeout, t.options.timeout)},
+			failure: &Failure{Reason: reasonTimeout,
+				Message: fmt.Sprintf("attempt %d: %v (%v)", a.number, ErrTimeout, t.options.timeout)},
 			permanent: t.options.failOnTimeout,
 		})
 	case news.returned && news.interrupted && !t.options.atMostOnce && o.s.cancel.err() == nil && !t.overdue():
@@ -241,7 +242,8 @@ func (t *task) exhaust(f *Failure) {
 	t.record()
 	r.halt = &Pause{
 		Reason: PausedExhausted,
-		Text:   fmt.Sprintf("step %q has used up its attempts, after %d: %s", t.o.s.pathOf(t.o.name), t.meta.Attempts, f.Message),
+		Text: fmt.Sprintf("step %q has used up its attempts, after %d: %s",
+			t.o.s.pathOf(t.o.name), t.meta.Attempts, f.Message),
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 
 // Compensated is a Step whose effect can be undone: if the enclosing Saga fails, or outside of
 // any saga the run, undo is called with what do returned.
-func Compensated[T any](ctx Context, name string, do func(sc *StepCtx) (T, error), undo func(sc *StepCtx, v T) error, options ...StepOption) (T, error) {
+func Compensated[T any](ctx Context, name string, do func(sc *StepCtx) (T, error),
+	undo func(sc *StepCtx, v T) error, options ...StepOption) (T, error) {
 	s := ctx.scope()
 	p := s.run.program
 	if undo == nil {

@@ -27,20 +27,31 @@ var entryVectors = []struct {
 	entry Entry
 	hex   string
 }{
-	{"plain step", Entry{Kind: KindStep, Status: Completed, Seq: 1, Created: day, Ended: day.Add(3 * time.Millisecond), Output: []byte{0x18, 0x2a}}, plainStep},
+	{"plain step", Entry{Kind: KindStep, Status: Completed, Seq: 1, Created: day, Ended: day.Add(3 * time.Millisecond),
+		Output: []byte{0x18, 0x2a}}, plainStep},
 	{"sleep", Entry{Kind: KindSleep, Created: day, Deadline: day.Add(time.Second)}, "02 00 02 00 05 00 00 80d095ffbc31 00 00 e8d795ffbc31"},
-	{"failure in full", Entry{Status: Failed, Failure: &Failure{Type: "t", Code: "c", Message: "m", Reason: "r", Data: []byte{1}}}, "02 00 00 03 09 00 00 00 00 00 1f 01 74 01 63 01 6d 01 72 01 01"},
-	{"loop that goes on", Entry{Kind: KindLoop, Seq: 9, Created: day, Ended: day.Add(time.Millisecond), Iteration: 20, State: []byte{0xa0}, Ordinal: 2},
+	{"failure in full", Entry{Status: Failed,
+		Failure: &Failure{Type: "t", Code: "c", Message: "m", Reason: "r", Data: []byte{1}}},
+		"02 00 00 03 09 00 00 00 00 00 1f 01 74 01 63 01 6d 01 72 01 01"},
+	{"loop that goes on",
+		Entry{Kind: KindLoop, Seq: 9, Created: day, Ended: day.Add(time.Millisecond), Iteration: 20, State: []byte{0xa0}, Ordinal: 2},
 		"02 00 01 00 e1 80 02 02 09 80d095ffbc31 01 00 14 01 a0"},
-	{"receive", Entry{Kind: KindReceive, Status: Completed, Queues: []string{"q"}, Messages: []Delivery{{Queue: "q", ID: 5, Body: []byte{0xf5}, Sent: day, WantReply: true}, {Queue: "q"}}},
+	{"receive", Entry{Kind: KindReceive, Status: Completed, Queues: []string{"q"},
+		Messages: []Delivery{{Queue: "q", ID: 5, Body: []byte{0xf5}, Sent: day, WantReply: true}, {Queue: "q"}}},
 		"02 00 09 02 81 0c 00 00 00 00 00 01 01 71 02 01 01 71 05 80d095ffbc31 01 f5 02 01 71 00 00"},
-	{"spawn", Entry{Kind: KindSpawn, Child: Destination{Type: "ship", Key: []string{"a", "b"}}, Program: "p", OnClose: 2}, "02 00 0e 00 81 20 00 00 00 00 00 04 73686970 02 01 61 01 62 01 70 02"},
-	{"custom codec, large", Entry{Kind: KindStep, Status: Completed, Codec: 1, Large: []journal.LargeRef{{Payload: journal.PayloadOutput, Size: 70000, Hash: largeHash}}}, "02 00 00 02 80 01 00 00 00 00 01 e1 c5 08" + strings.Repeat("ab", 32)},
+	{"spawn", Entry{Kind: KindSpawn, Child: Destination{Type: "ship", Key: []string{"a", "b"}}, Program: "p",
+		OnClose: 2}, "02 00 0e 00 81 20 00 00 00 00 00 04 73686970 02 01 61 01 62 01 70 02"},
+	{"custom codec, large",
+		Entry{Kind: KindStep, Status: Completed, Codec: 1,
+			Large: []journal.LargeRef{{Payload: journal.PayloadOutput, Size: 70000, Hash: largeHash}}},
+		"02 00 00 02 80 01 00 00 00 00 01 e1 c5 08" + strings.Repeat("ab", 32)},
 	{"everything", Entry{
 		Kind: KindSpawn, Status: Failed, Ordinal: 70000, Seq: 1 << 60, Codec: 2, Created: day, Ended: day.Add(-time.Second), ID: 1 << 31, Output: []byte{1},
-		Failure:  &Failure{Type: "t", Code: "c", Message: "m", Reason: "r", Data: []byte{1}, Metadata: map[string]string{"k": "v"}, Own: "o"},
+		Failure: &Failure{Type: "t", Code: "c", Message: "m", Reason: "r", Data: []byte{1},
+			Metadata: map[string]string{"k": "v"}, Own: "o"},
 		Deadline: day.Add(time.Hour), Sensitive: true, Iteration: 300, State: []byte{2}, Winner: "w", Queues: []string{"q", ""}, Messages: []Delivery{{Queue: "q", ID: 1 << 63, Body: []byte{3}}},
-		Resolved: 1 << 31, Latest: 1 << 30, Child: Destination{Type: "c", Key: []string{"k"}}, Program: "p", OnClose: 1, Count: 7, Branches: []uint32{1 << 31, 0},
+		Resolved: 1 << 31, Latest: 1 << 30, Child: Destination{Type: "c",
+			Key: []string{"k"}}, Program: "p", OnClose: 1, Count: 7, Branches: []uint32{1 << 31, 0},
 	}, "02000e03fefe01f0a20480808080808080801080d095ffbc3198f8ffffffffffffff01020101808080800880adf180bd317f01740163016d0172010101016b0176016fac020102017702017100010001718080808080808080800100010380808080088080808004016301016b0170010702808080800800"},
 }
 
@@ -54,7 +65,8 @@ func TestEntriesAreTheDocumentedBytes(t *testing.T) {
 		}
 		errorIf(t, err != nil || !reflect.DeepEqual(back, v.entry), "%s comes back as %+v (%v)", v.what, back, err)
 		p, ok := journal.PeekEntry(got)
-		if !ok || p.Status != back.Status || p.Ordinal != back.Ordinal || p.Seq != back.Seq || (p.Flags&journal.FlagID != 0) != (back.ID != 0) {
+		if !ok || p.Status != back.Status || p.Ordinal != back.Ordinal || p.Seq != back.Seq ||
+			(p.Flags&journal.FlagID != 0) != (back.ID != 0) {
 			t.Errorf("%s peeks as %+v, %v", v.what, p, ok)
 		}
 		for n := range got {
@@ -74,7 +86,8 @@ func TestMetadataIsTheDocumentedBytes(t *testing.T) {
 		hex      string
 	}{
 		{"nothing", Metadata{}, "02 00 00"},
-		{"a retry", Metadata{Attempts: 2, LastAttempt: time.UnixMilli(1).UTC(), Due: time.UnixMilli(300).UTC(), Failure: &Failure{Message: "no"}}, "02 00 0f 02 01 ac02 04 02 6e6f"},
+		{"a retry", Metadata{Attempts: 2, LastAttempt: time.UnixMilli(1).UTC(), Due: time.UnixMilli(300).UTC(),
+			Failure: &Failure{Message: "no"}}, "02 00 0f 02 01 ac02 04 02 6e6f"},
 		{"progress", Metadata{Progress: []byte{}}, "02 00 10 00"},
 		{"undone", Metadata{Undone: time.UnixMilli(5).UTC(), UndoFailure: &Failure{Code: "x"}}, "02 00 60 05 02 01 78"},
 	} {
@@ -222,12 +235,14 @@ func (e *wordyError) ErrorCode() string                { return "conflict" }
 func (e *wordyError) ErrorMetadata() map[string]string { return e.metadata }
 
 func TestMetadataOfAnErrorIsStoredWithinBounds(t *testing.T) {
-	e := &wordyError{map[string]string{"": "x", "long": strings.Repeat("x", maxMetadataValue+1), strings.Repeat("k", maxMetadataKey+1): "x"}}
+	e := &wordyError{map[string]string{"": "x", "long": strings.Repeat("x", maxMetadataValue+1),
+		strings.Repeat("k", maxMetadataKey+1): "x"}}
 	for i := range 2 * maxMetadata {
 		e.metadata[fmt.Sprint("key ", i)] = "v"
 	}
 	f := new(Program).failureOf(fmt.Errorf("around it: %w", e))
-	if len(f.Metadata) != maxMetadata || f.Metadata["long"] != "" || f.Code != "conflict" || f.Own != "wordy" || f.Message != "around it: wordy" {
+	if len(f.Metadata) != maxMetadata || f.Metadata["long"] != "" || f.Code != "conflict" || f.Own != "wordy" ||
+		f.Message != "around it: wordy" {
 		t.Errorf("%+v", f)
 	}
 	e.metadata["key 0"] = "changed"

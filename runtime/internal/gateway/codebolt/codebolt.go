@@ -24,19 +24,22 @@ const part = "cb"
 const tries = 8
 
 // New returns the interface.
-func New(call func(context.Context, *host.Request) (host.Reply, error), operation func(typ, method string) serve.Operation) *kvrest.Interface {
-	return &kvrest.Interface{Call: call, Operation: operation, Form: serve.Brief, Status: kvrest.Status, Routes: []kvrest.Route{
-		{Verb: http.MethodPost, Path: "instances", Method: host.KVCommit, Answer: createInstance, Status: http.StatusCreated},
-		{Verb: http.MethodGet, Path: "instances", Method: host.KVList, Answer: listInstances},
-		{Verb: http.MethodGet, Path: "instances/*", Method: host.KVGet, Answer: getInstance},
-		{Verb: http.MethodPut, Path: "instances/*", Method: host.KVCommit, Answer: updateInstance},
-		{Verb: http.MethodDelete, Path: "instances/*", Method: host.KVCommit, Answer: deleteInstance},
-		{Verb: http.MethodPost, Path: "kv", Method: host.KVCommit, Answer: setRecord},
-		{Verb: http.MethodGet, Path: "kv/*/*/*", Method: host.KVGet, Answer: getRecord},
-		{Verb: http.MethodDelete, Path: "kv/*/*/*", Method: host.KVCommit, Answer: deleteRecord},
-		{Verb: http.MethodDelete, Path: "namespace/*/*", Method: host.KVCommit, Answer: deleteNamespace},
-		{Verb: http.MethodPost, Path: "query", Method: host.KVList, Answer: runQuery},
-	}}
+func New(call func(context.Context, *host.Request) (host.Reply, error),
+	operation func(typ, method string) serve.Operation) *kvrest.Interface {
+	return &kvrest.Interface{Call: call, Operation: operation, Form: serve.Brief,
+		Status: kvrest.Status, Routes: []kvrest.Route{
+			{Verb: http.MethodPost, Path: "instances", Method: host.KVCommit, Answer: createInstance,
+				Status: http.StatusCreated},
+			{Verb: http.MethodGet, Path: "instances", Method: host.KVList, Answer: listInstances},
+			{Verb: http.MethodGet, Path: "instances/*", Method: host.KVGet, Answer: getInstance},
+			{Verb: http.MethodPut, Path: "instances/*", Method: host.KVCommit, Answer: updateInstance},
+			{Verb: http.MethodDelete, Path: "instances/*", Method: host.KVCommit, Answer: deleteInstance},
+			{Verb: http.MethodPost, Path: "kv", Method: host.KVCommit, Answer: setRecord},
+			{Verb: http.MethodGet, Path: "kv/*/*/*", Method: host.KVGet, Answer: getRecord},
+			{Verb: http.MethodDelete, Path: "kv/*/*/*", Method: host.KVCommit, Answer: deleteRecord},
+			{Verb: http.MethodDelete, Path: "namespace/*/*", Method: host.KVCommit, Answer: deleteNamespace},
+			{Verb: http.MethodPost, Path: "query", Method: host.KVList, Answer: runQuery},
+		}}
 }
 
 // A text is a string of Unicode. Another one would become the key of another record.
@@ -84,7 +87,8 @@ func exists(key kv.Key) kv.Check {
 }
 
 // commit commits, and returns whether the checks held.
-func commit(r *kvrest.Request, do func(method string, in, out any) error, in *kv.CommitInput) (out kv.CommitOutput, err error) {
+func commit(r *kvrest.Request, do func(method string, in, out any) error,
+	in *kv.CommitInput) (out kv.CommitOutput, err error) {
 	err = do(host.KVCommit, in, &out)
 	return out, kvrest.Outside(err, "mutations")
 }

@@ -37,7 +37,8 @@ func TestEveryRoute(t *testing.T) {
 	s.want(200, `"recordCount":4,"namespaces":["config","user-prefs"]`, "GET", "instances", "")
 
 	found := s.want(200, "", "POST", "query",
-		`{"instance":"`+id+`","namespace":"user-prefs","where":[{"field":"key","operator":"starts_with","value":"ui."}],"order":{"field":"key","direction":"desc"},"limit":50}`)
+		`{"instance":"`+id+
+			`","namespace":"user-prefs","where":[{"field":"key","operator":"starts_with","value":"ui."}],"order":{"field":"key","direction":"desc"},"limit":50}`)
 	errorIf(t, masked(found) != `{"records":[{"key":"ui.size","value":{"w":1,"h":[2,null]},"updated_at":MS},{"key":"ui.font","value":"mono","updated_at":MS}],"hasMore":false,"cursor":null}`,
 		"%v", found)
 	renamed := s.want(200, `"name":"other"`, "PUT", "instances/"+id, `{"name":"other"}`)
@@ -105,7 +106,8 @@ func TestFaultyRequests(t *testing.T) {
 	s.want(405, "PATCH", "PATCH", "instances/"+id, `{}`)
 	s.bodies(400, "POST", "query", `{}`, "instance is missing", `{"instance":"`+id+`"}`, "namespace is missing",
 		query(`"limit":0`), "1 to 500", query(`"limit":501`), "1 to 500",
-		query(`"where":[`+strings.Repeat(`{"field":"key","operator":"exists"},`, 5)+`{"field":"key","operator":"exists"}]`), "the limit is 5",
+		query(`"where":[`+strings.Repeat(`{"field":"key","operator":"exists"},`, 5)+
+			`{"field":"key","operator":"exists"}]`), "the limit is 5",
 		query(`"order":{"field":"value","direction":"asc"}`), "order.field",
 		query(`"order":{"field":"key","direction":"up"}`), "order.direction", query(`"cursor":"x"`), "cursor",
 		where(`{"field":"instance_id","operator":"=","value":"x"}`), "where[0].field",
@@ -161,7 +163,8 @@ func TestNamesAreUnique(t *testing.T) {
 		for i := range 8 {
 			wait.Go(func() {
 				<-begin
-				s.Send("POST", "kv", fmt.Sprintf(`{"instanceId":"shared%d","namespace":"n","key":"k%d","value":1,"autoCreateInstance":true}`, round, i))
+				s.Send("POST", "kv",
+					fmt.Sprintf(`{"instanceId":"shared%d","namespace":"n","key":"k%d","value":1,"autoCreateInstance":true}`, round, i))
 			})
 		}
 		close(begin)
@@ -173,12 +176,14 @@ func TestNamesAreUnique(t *testing.T) {
 	scopes := s.Call("kv.scopes", `{}`)
 	errorIf(t, strings.Count(scopes, `"prefix"`) != rounds, "%v", scopes)
 	id := s.instance("shared")
-	s.exactly(`{"instanceId":"`+id+`","namespace":"n","key":"x"}`, "POST", "kv", `{"instanceId":"`+id+`","namespace":"n","key":"x","value":1,"autoCreateInstance":true}`)
+	s.exactly(`{"instanceId":"`+id+`","namespace":"n","key":"x"}`, "POST", "kv",
+		`{"instanceId":"`+id+`","namespace":"n","key":"x","value":1,"autoCreateInstance":true}`)
 	s.want(200, `"name":"renamed"`, "PUT", "instances/"+id, `{"name":"renamed"}`)
 	s.instance("shared") // is free again
 	s.instance(id)       // an id goes before a name
 	for _, name := range []string{"renamed", id} {
-		s.exactly(`{"instanceId":"`+id+`","namespace":"n","key":"y"}`, "POST", "kv", `{"instanceId":"`+name+`","namespace":"n","key":"y","value":1,"autoCreateInstance":true}`)
+		s.exactly(`{"instanceId":"`+id+`","namespace":"n","key":"y"}`, "POST", "kv",
+			`{"instanceId":"`+name+`","namespace":"n","key":"y","value":1,"autoCreateInstance":true}`)
 	}
 	// An instance, its name and its first record are one commit.
 	methods := s.Methods(func() {
@@ -198,7 +203,8 @@ func TestImportedInstances(t *testing.T) {
 		{"op":"put","key":["cb","I","config","theme"],"value":"dark"}]}`)
 	s.exactly(`[{"id":"J","name":"old","recordCount":0,"namespaces":[],"createdAt":"2026-01-01T00:00:00Z"},`+
 		`{"id":"I","name":"old","recordCount":1,"namespaces":["config"],"createdAt":1700000000000}]`, "GET", "instances", "")
-	s.want(200, `"instanceId":"I"`, "POST", "kv", `{"instanceId":"old","namespace":"config","key":"size","value":1,"autoCreateInstance":true}`)
+	s.want(200, `"instanceId":"I"`, "POST", "kv",
+		`{"instanceId":"old","namespace":"config","key":"size","value":1,"autoCreateInstance":true}`)
 	s.want(200, `"recordCount":2`, "PUT", "instances/I", `{"name":"new"}`)
 	stored := s.Call("kv.get", `{"key":["cb","I"]}`)
 	errorIf(t, !strings.Contains(stored, `"extra":[1]`), "%v", stored)
@@ -375,7 +381,8 @@ func FuzzEvents(f *testing.F) {
 	f.Add(`{"events":[{"sequence":1,"op":"put","cause":"set","key":["cb","I"],"value":{"name":7,"createdAt":[]}}],"next":9,"gap":{"first":1}}`)
 	f.Fuzz(func(t *testing.T, answer string) {
 		var out kv.FeedOutput
-		if json.Unmarshal([]byte(answer), &out) != nil || slices.ContainsFunc(out.Events, func(e kv.Event) bool { return len(e.Key) == 0 }) {
+		if json.Unmarshal([]byte(answer), &out) != nil ||
+			slices.ContainsFunc(out.Events, func(e kv.Event) bool { return len(e.Key) == 0 }) {
 			return
 		}
 		var events codebolt.Events

@@ -141,7 +141,8 @@ func (s *Events) add(list []Message, e *kv.Event) []Message {
 	case n == 1:
 		m.Type, m.Payload, names = instanceDeleted, names[0], names[:1]
 	case prefix:
-		m.Type, m.Payload, names = namespaceCleared, map[string]string{"instanceId": names[0], "namespace": names[1]}, names[:2]
+		m.Type, m.Payload, names = namespaceCleared,
+			map[string]string{"instanceId": names[0], "namespace": names[1]}, names[:2]
 	case e.Op == kv.OpPut:
 		m.Type, m.Payload = recordSet, recordPayload{names[0], names[1], names[2], e.Value}
 	default:

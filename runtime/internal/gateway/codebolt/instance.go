@@ -143,7 +143,8 @@ const unscopeTime = 10 * time.Second
 // unscope removes the scope of an instance that is not there, also when the client has left: nobody
 // else would.
 func unscope(r *kvrest.Request, id string) error {
-	err := r.DoLater(unscopeTime, host.KVRemoveScope, &kv.RemoveScopeInput{Prefix: instanceKey(id)}, new(kv.RemoveScopeOutput))
+	err := r.DoLater(unscopeTime, host.KVRemoveScope, &kv.RemoveScopeInput{Prefix: instanceKey(id)},
+		new(kv.RemoveScopeOutput))
 	if missing(err) || host.CodeOf(err) == host.PermissionDenied { // what an owner has set stays
 		return nil
 	}
@@ -271,7 +272,8 @@ func createInstance(r *kvrest.Request) (any, error) {
 }
 
 func taken(name text) *host.Error {
-	return host.Errorf(host.AlreadyExists, "there is an instance with the name %.80q already", string(name)).With("field", "name")
+	return host.Errorf(host.AlreadyExists, "there is an instance with the name %.80q already",
+		string(name)).With("field", "name")
 }
 
 // listInstances answers GET instances: the newest first.
@@ -416,8 +418,9 @@ func deleteInstance(r *kvrest.Request) (any, error) {
 			return nil, err
 		}
 		out, err := commit(r, r.DoExisting, &kv.CommitInput{
-			Checks:    []kv.Check{{Key: instanceKey(in.id), Version: &in.version}},
-			Mutations: []kv.Mutation{in.named("delete"), {Op: "delete_range", Selection: kv.Selection{Prefix: instanceKey(in.id)}}},
+			Checks: []kv.Check{{Key: instanceKey(in.id), Version: &in.version}},
+			Mutations: []kv.Mutation{in.named("delete"),
+				{Op: "delete_range", Selection: kv.Selection{Prefix: instanceKey(in.id)}}},
 		})
 		if err != nil {
 			return nil, err

@@ -190,7 +190,8 @@ func (f *filter) compile(place string) (map[string]any, error) {
 			path = `\` + path
 		}
 	default:
-		return nil, kvrest.Wrong(place+".field", "%s.field is %.80q; it is key, updated_at or value.PATH", place, f.Field)
+		return nil, kvrest.Wrong(place+".field",
+			"%s.field is %.80q; it is key, updated_at or value.PATH", place, f.Field)
 	}
 	if f.Operator == "exists" {
 		if len(f.Value) > 0 {
@@ -205,13 +206,15 @@ func (f *filter) compile(place string) (map[string]any, error) {
 		"=": "$eq", "!=": "$ne", "starts_with": "$startsWith", "contains": "$contains", "in": "$in",
 	}[f.Operator]
 	if !known {
-		return nil, kvrest.Wrong(place+".operator", "%s.operator is %.40q; it is =, !=, starts_with, contains, in or exists", place, f.Operator)
+		return nil, kvrest.Wrong(place+".operator",
+			"%s.operator is %.40q; it is =, !=, starts_with, contains, in or exists", place, f.Operator)
 	}
 	operands := []json.RawMessage{json.RawMessage(f.Value)}
 	switch {
 	case operator == "$startsWith" || operator == "$contains":
 		if operand == "number" {
-			return nil, kvrest.Wrong(place+".operator", "%s.operator is %s, which does not apply to updated_at", place, f.Operator)
+			return nil, kvrest.Wrong(place+".operator",
+				"%s.operator is %s, which does not apply to updated_at", place, f.Operator)
 		}
 		operand = "string"
 	case operator == "$in":
@@ -221,7 +224,8 @@ func (f *filter) compile(place string) (map[string]any, error) {
 	}
 	for _, v := range operands {
 		if kind := kindOf(v); kind == "" || operand != "" && kind != operand {
-			return nil, kvrest.Wrong(place+".value", "%s.value: the operator %s takes a %s here", place, f.Operator, cmp.Or(operand, "value"))
+			return nil, kvrest.Wrong(place+".value", "%s.value: the operator %s takes a %s here",
+				place, f.Operator, cmp.Or(operand, "value"))
 		}
 	}
 	return map[string]any{path: map[string]any{operator: json.RawMessage(f.Value)}}, nil
@@ -254,7 +258,8 @@ func (f *filter) bounds(namespace kv.Key) (start, end kv.Key) {
 	// A string is stored as the byte 2, its bytes and a 0. A byte 0 within it is followed by 0xFF,
 	// which no string has.
 	stored := append([]byte{2}, strings.ReplaceAll(string(s), "\x00", "\x00\xFF")...)
-	return append(namespace[:3:3], kv.Raw(stored)), append(namespace[:3:3], kv.Raw(append(stored[:len(stored):len(stored)], 0xFF)))
+	return append(namespace[:3:3], kv.Raw(stored)),
+		append(namespace[:3:3], kv.Raw(append(stored[:len(stored):len(stored)], 0xFF)))
 }
 
 // begin lets the page begin where the cursor of the query says.
@@ -392,7 +397,8 @@ func (p *plan) sorted(r *kvrest.Request, out *page) (*cursor, error) {
 		}
 		for i, e := range values.Entries {
 			if e != nil { // otherwise it was deleted meanwhile
-				out.Records, size = append(out.Records, found{first[from+i].key, e.Value, e.Updated.UnixMilli()}), size+len(e.Value)
+				out.Records, size = append(out.Records,
+					found{first[from+i].key, e.Value, e.Updated.UnixMilli()}), size+len(e.Value)
 			}
 		}
 	}

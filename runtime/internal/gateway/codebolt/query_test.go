@@ -46,7 +46,8 @@ func TestOperators(t *testing.T) {
 		id := s.instance("one")
 		first := time.Now().UnixMilli()
 		for _, r := range [][2]string{
-			{"ui.b", `{"n":1,"$s":"x","tags":["red"]}`}, {"ui.a", `{"n":2,"$s":"y"}`}, {"UI.a", `null`}, {"u\u0000i", `"text"`}, {"é", `{"n":1.0}`}, {"u", `{"n":"1"}`},
+			{"ui.b", `{"n":1,"$s":"x","tags":["red"]}`}, {"ui.a", `{"n":2,"$s":"y"}`}, {"UI.a", `null`}, {"u\u0000i",
+				`"text"`}, {"é", `{"n":1.0}`}, {"u", `{"n":"1"}`},
 		} {
 			s.set(id, "n", r[0], r[1])
 			time.Sleep(time.Millisecond)
@@ -77,7 +78,9 @@ func TestOperators(t *testing.T) {
 				t.Errorf("%s: %q and %d, not %q", c.filters, got.keys(), *got.Total, c.want)
 			}
 		}
-		if got := s.query(id, `,"order":{"field":"updated_at","direction":"desc"}`); got.keys() != "u é u\x00i UI.a ui.a ui.b" || string(got.Records[5].Value) != `{"n":1,"$s":"x","tags":["red"]}` {
+		if got := s.query(id,
+			`,"order":{"field":"updated_at","direction":"desc"}`); got.keys() != "u é u\x00i UI.a ui.a ui.b" ||
+			string(got.Records[5].Value) != `{"n":1,"$s":"x","tags":["red"]}` {
 			t.Errorf("%q", got.keys())
 		}
 	})
@@ -99,7 +102,9 @@ func TestPages(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		// Entries that are no records of Codebolt.
-		s.Call("kv.commit", `{"mutations":[{"op":"put","key":["cb","`+id+`","n"],"value":1},{"op":"put","key":["cb","`+id+`","n",7],"value":1},{"op":"put","key":["cb","`+id+`","n","k03","x"],"value":1}]}`)
+		s.Call("kv.commit",
+			`{"mutations":[{"op":"put","key":["cb","`+id+`","n"],"value":1},{"op":"put","key":["cb","`+id+
+				`","n",7],"value":1},{"op":"put","key":["cb","`+id+`","n","k03","x"],"value":1}]}`)
 		for _, order := range []string{"key asc", "key desc", "updated_at asc", "updated_at desc"} {
 			field, direction, _ := strings.Cut(order, " ")
 			want := keys
@@ -119,12 +124,14 @@ func TestPages(t *testing.T) {
 					for cursor := ""; ; {
 						page := s.query(id, members+cursor)
 						got = append(got, strings.Fields(page.keys())...)
-						fatalIf(t, len(page.Records) > limit || page.HasMore != (len(got) < len(want)) || page.HasMore != (page.Cursor != nil),
+						fatalIf(t, len(page.Records) > limit || page.HasMore != (len(got) < len(want)) ||
+							page.HasMore != (page.Cursor != nil),
 							"%s: %d records, %v", members, len(page.Records), page.HasMore)
 						if !page.HasMore {
 							break
 						}
-						s.want(400, "does not belong", "POST", "query", fmt.Sprintf(`{"instance":%q,"namespace":"other","cursor":%q}`, id, *page.Cursor))
+						s.want(400, "does not belong", "POST", "query",
+							fmt.Sprintf(`{"instance":%q,"namespace":"other","cursor":%q}`, id, *page.Cursor))
 						cursor = fmt.Sprintf(`,"cursor":%q`, *page.Cursor)
 					}
 					errorIf(t, !slices.Equal(got, want), "%s: %v, not %v", members, got, want)
@@ -167,13 +174,15 @@ func TestTheBudgetOfAQuery(t *testing.T) {
 		s.Call("kv.commit", `{"mutations":[`+b.String()[1:]+`]}`)
 	}
 	s.want(413, "limit of 20000", "POST", "query", `{"instance":"`+id+`","namespace":"n","order":{"field":"updated_at"}}`)
-	if got := s.query(id, `,"where":[{"field":"key","operator":"starts_with","value":"k199"}],"order":{"field":"updated_at","direction":"desc"},"limit":1,"total":true`); len(got.Records) != 1 || *got.Total != 100 {
+	if got := s.query(id,
+		`,"where":[{"field":"key","operator":"starts_with","value":"k199"}],"order":{"field":"updated_at","direction":"desc"},"limit":1,"total":true`); len(got.Records) != 1 || *got.Total != 100 {
 		t.Error(got)
 	}
 	if got := s.query(id, `,"total":true,"limit":1`); *got.Total != 20_001 {
 		t.Error(*got.Total)
 	}
-	if got := s.query(id, `,"total":true,"limit":1,"where":[{"field":"key","operator":"contains","value":"k"}]`); got.Total != nil || !got.HasMore {
+	if got := s.query(id,
+		`,"total":true,"limit":1,"where":[{"field":"key","operator":"contains","value":"k"}]`); got.Total != nil || !got.HasMore {
 		t.Error(got)
 	}
 	for limit, want := range map[string]int{"": 100, `,"limit":500`: 500} {

@@ -22,7 +22,8 @@ func setRecord(r *kvrest.Request) (any, error) {
 	if err := r.Body(&in); err != nil {
 		return nil, err
 	}
-	if err := check(in.InstanceID.check("instanceId", maxKey), in.Namespace.check("namespace", maxName), in.Key.check("key", maxKey)); err != nil {
+	if err := check(in.InstanceID.check("instanceId", maxKey),
+		in.Namespace.check("namespace", maxName), in.Key.check("key", maxKey)); err != nil {
 		return nil, err
 	}
 	if len(in.Value) == 0 {
@@ -35,11 +36,14 @@ func setRecord(r *kvrest.Request) (any, error) {
 	}
 	id := string(in.InstanceID)
 	record := func(instance string) kv.Mutation {
-		return kv.Mutation{Op: "put", Key: recordKey(instance, string(in.Namespace), string(in.Key)), Value: in.Value, Literal: true}
+		return kv.Mutation{Op: "put",
+			Key: recordKey(instance, string(in.Namespace), string(in.Key)), Value: in.Value, Literal: true}
 	}
 	// put puts the record into an instance, if that is there.
 	put := func(instance string, do func(string, any, any) error) (bool, error) {
-		out, err := commit(r, do, &kv.CommitInput{Checks: []kv.Check{exists(instanceKey(instance))}, Mutations: []kv.Mutation{record(instance)}})
+		out, err := commit(r, do,
+			&kv.CommitInput{Checks: []kv.Check{exists(instanceKey(instance))},
+				Mutations: []kv.Mutation{record(instance)}})
 		return out.OK, err
 	}
 	if !in.AutoCreateInstance {
@@ -101,7 +105,8 @@ func deleteRecord(r *kvrest.Request) (any, error) {
 
 // deleteNamespace answers DELETE namespace/:instanceId/:namespace.
 func deleteNamespace(r *kvrest.Request) (any, error) {
-	n, err := remove(r, kv.Mutation{Op: "delete_range", Selection: kv.Selection{Prefix: kv.Key{part, r.Stars[0], r.Stars[1]}}})
+	n, err := remove(r, kv.Mutation{Op: "delete_range",
+		Selection: kv.Selection{Prefix: kv.Key{part, r.Stars[0], r.Stars[1]}}})
 	return map[string]int64{"deletedCount": n}, err
 }
 

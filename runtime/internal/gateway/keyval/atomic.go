@@ -102,7 +102,8 @@ func (m *mutation) translate(place string, now time.Time) (to kv.Mutation, err e
 		}
 		to.Value, to.Encoding, err = document(m.Value, at, now)
 	default:
-		return to, kvrest.Wrong(place+".type", "%s.type is %.40q; it is set, delete, sum, max, min, append or prepend", place, m.Type)
+		return to, kvrest.Wrong(place+".type",
+			"%s.type is %.40q; it is set, delete, sum, max, min, append or prepend", place, m.Type)
 	}
 	if err == nil {
 		to.TTLMS, err = lifetime(m.ExpiresIn, place+".expiresIn")
@@ -125,7 +126,8 @@ func operand(raw host.Raw, place string) (host.Raw, string, error) {
 		return host.Raw(m[1]), "", nil
 	}
 	if c := raw[0]; c != '-' && (c < '0' || c > '9') {
-		return nil, "", kvrest.Wrong(place, "%s is %s, and not a number, a bigint or a text of a number", place, clip(raw))
+		return nil, "", kvrest.Wrong(place,
+			"%s is %s, and not a number, a bigint or a text of a number", place, clip(raw))
 	}
 	return raw, "", nil
 }

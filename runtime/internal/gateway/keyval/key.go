@@ -39,7 +39,8 @@ func paramKey(path, place string) (kv.Key, error) {
 	for i, s := range segments {
 		text, err := url.PathUnescape(s)
 		if err != nil {
-			return nil, kvrest.Wrong(place, "%s: the segment %.80q is not percent-encoded; a %% in a key is %%25 there", place, s)
+			return nil, kvrest.Wrong(place,
+				"%s: the segment %.80q is not percent-encoded; a %% in a key is %%25 there", place, s)
 		}
 		if segments[i] = text; s == "" {
 			return nil, kvrest.Wrong(place, "%s has an empty segment", place)
@@ -75,7 +76,8 @@ func jsonKey(raw host.Raw, place string) (kv.Key, error) {
 		return nil, kvrest.Wrong(place, "%s is missing", place)
 	}
 	if len(raw) > maxKeyText {
-		return nil, host.OverLimit("bytes of "+place+" as it is written", maxKeyText, int64(len(raw))).With("field", place)
+		return nil, host.OverLimit("bytes of "+place+" as it is written", maxKeyText,
+			int64(len(raw))).With("field", place)
 	}
 	if json.Unmarshal(raw, &parts) != nil || parts == nil {
 		return nil, kvrest.Wrong(place, "%s is no array of strings, numbers, booleans, bigints and bytes", place)

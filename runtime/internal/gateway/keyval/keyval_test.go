@@ -17,9 +17,11 @@ import (
 // The examples of the document.
 func TestExamples(t *testing.T) {
 	s := open(t)
-	s.put("users/123", `{"name":"Alice","age":30}`, "users/7", `{"status":"active"}`, "users/42/profile", `1`, "metrics/2024-01-01/cpu", `0.5`)
+	s.put("users/123", `{"name":"Alice","age":30}`, "users/7", `{"status":"active"}`, "users/42/profile", `1`,
+		"metrics/2024-01-01/cpu", `0.5`)
 	s.exactly(`{"key":["users",123],"value":{"name":"Alice","age":30},"versionstamp":"STAMP"}`, "GET", "keys/users/123", "")
-	s.exactly(`[{"key":["users",7],"value":{"status":"active"},"versionstamp":"STAMP"}]`, "POST", "keys/list", `{"prefix":["users"],"where":{"status":{"$eq":"active"}}}`)
+	s.exactly(`[{"key":["users",7],"value":{"status":"active"},"versionstamp":"STAMP"}]`, "POST", "keys/list",
+		`{"prefix":["users"],"where":{"status":{"$eq":"active"}}}`)
 	s.exactly(`[{"key":["metrics","2024-01-01","cpu"],"value":0.5,"versionstamp":"STAMP"}]`, "GET", "keys?prefix=metrics", "")
 	s.put("tasks/a", `{"status":"completed"}`, "tasks/b", `{"status":"open"}`)
 	s.exactly(`{"deletedCount":1}`, "DELETE", "keys/tasks", `{"where":{"status":"completed"}}`)
@@ -67,7 +69,8 @@ func TestDelete(t *testing.T) {
 	}
 	s := open(t)
 	s.put("a/1", `1`, "b/1", `2`, "c", `3`)
-	for _, body := range []string{`{"exact":true`, `exact`, `{"exact":"true"}`, `{"exact":null}`, "\x00", `{"exact":true}{}`} { // deletes nothing
+	// deletes nothing
+	for _, body := range []string{`{"exact":true`, `exact`, `{"exact":"true"}`, `{"exact":null}`, "\x00", `{"exact":true}{}`} {
 		s.want(400, "", "DELETE", "keys/a", body)
 	}
 	s.want(400, "keys[1]", "POST", "keys/delete-batch", `{"keys":[["c"],[null]]}`)
@@ -101,7 +104,8 @@ func TestListAndPaginate(t *testing.T) {
 	} {
 		same(t, s.keys(query), want, query)
 	}
-	s.exactly(`[{"key":["n",3],"value":3,"versionstamp":"STAMP"}]`, "POST", "keys/list", `{"prefix":["n"],"start":["n",3],"end":["n",4],"limit":5,"reverse":true,"where":{}}`)
+	s.exactly(`[{"key":["n",3],"value":3,"versionstamp":"STAMP"}]`, "POST", "keys/list",
+		`{"prefix":["n"],"start":["n",3],"end":["n",4],"limit":5,"reverse":true,"where":{}}`)
 	for _, reverse := range []string{"", "&reverse=true"} {
 		var got []string
 		for cursor := ""; ; {
@@ -137,7 +141,8 @@ func TestAListOfWhatFewMeet(t *testing.T) {
 		}
 		s.Call("kv.commit", `{"mutations":[`+b.String()[1:]+`]}`)
 	}
-	s.exactly(`[{"key":["n",10999],"value":{"n":10999},"versionstamp":"STAMP"}]`, "POST", "keys/list", `{"prefix":["n"],"where":{"n":10999}}`)
+	s.exactly(`[{"key":["n",10999],"value":{"n":10999},"versionstamp":"STAMP"}]`, "POST", "keys/list",
+		`{"prefix":["n"],"where":{"n":10999}}`)
 	s.exactly(`[{"key":["n",5],"value":{"n":5},"versionstamp":"STAMP"},{"key":["n",10999],"value":{"n":10999},"versionstamp":"STAMP"}]`,
 		"POST", "keys/list", `{"prefix":["n"],"where":{"n":{"$in":[5,10999]}}}`)
 	got := s.want(200, "", "GET", "keys?limit=5000", "")
@@ -187,7 +192,8 @@ func TestKeys(t *testing.T) {
 
 func TestPlaceholders(t *testing.T) {
 	s := open(t)
-	got := s.want(200, "", "POST", "atomic", `{"mutations":[{"type":"set","key":["by-id",{"$uuidv7":true}],"value":{"id":{"$uuidv7":true}}}]}`)
+	got := s.want(200, "", "POST", "atomic",
+		`{"mutations":[{"type":"set","key":["by-id",{"$uuidv7":true}],"value":{"id":{"$uuidv7":true}}}]}`)
 	var out struct {
 		Resolved map[string]string
 	}
@@ -208,13 +214,17 @@ func TestMutations(t *testing.T) {
 		{``, `{"type":"set","key":["k"],"value":1}`, `1`}, {`1`, `{"type":"delete","key":["k"]}`, ``},
 		{``, `{"type":"sum","key":["k"],"value":2}`, `2`},
 		{`1`, `{"type":"sum","key":["k"],"value":2},{"type":"sum","key":["k"],"value":"3"}`, `6`},
-		{`9007199254740991`, `{"type":"sum","key":["k"],"value":1},{"type":"sum","key":["k"],"value":1}`, `{"__type":"bigint","value":"9007199254740993"}`},
-		{`9007199254740993`, `{"type":"sum","key":["k"],"value":{"__type":"bigint","value":"100000000000000000000"}}`, `{"__type":"bigint","value":"100009007199254740993"}`},
-		{``, `{"type":"sum","key":["k"],"value":{"__type":"bigint","value":"2"}},{"type":"sum","key":["k"],"value":1}`, `{"__type":"bigint","value":"3"}`},
+		{`9007199254740991`, `{"type":"sum","key":["k"],"value":1},{"type":"sum","key":["k"],"value":1}`,
+			`{"__type":"bigint","value":"9007199254740993"}`},
+		{`9007199254740993`, `{"type":"sum","key":["k"],"value":{"__type":"bigint","value":"100000000000000000000"}}`,
+			`{"__type":"bigint","value":"100009007199254740993"}`},
+		{``, `{"type":"sum","key":["k"],"value":{"__type":"bigint","value":"2"}},{"type":"sum","key":["k"],"value":1}`,
+			`{"__type":"bigint","value":"3"}`},
 		{`1`, `{"type":"sum","key":["k"],"value":0.5}`, `1.5`},
 		{`1`, `{"type":"max","key":["k"],"value":2},{"type":"min","key":["k"],"value":5}`, `2`},
 		{`1`, `{"type":"min","key":["k"],"value":-2}`, `-2`},
-		{`[{"x":1},true]`, `{"type":"append","key":["k"],"value":[[2],null]},{"type":"prepend","key":["k"],"value":[false]}`, `[false,{"x":1},true,[2],null]`},
+		{`[{"x":1},true]`,
+			`{"type":"append","key":["k"],"value":[[2],null]},{"type":"prepend","key":["k"],"value":[false]}`, `[false,{"x":1},true,[2],null]`},
 		{``, `{"type":"append","key":["k"],"value":[2,3]}`, `[2,3]`},
 		{``, `{"type":"prepend","key":["k"],"value":[]}`, `[]`}, {`1`, ``, `1`},
 	} {
@@ -279,7 +289,8 @@ func TestEntriesExpireAtTheirMillisecond(t *testing.T) {
 func TestFiltersMeanWhatTheySay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
-		s.put("a", fmt.Sprintf(`{"s":"😀x","n":null,"at":%d}`, time.Now().Add(-30*time.Minute).UnixMilli()), "b", `{"n":5,"at":0}`, "other/c", `{"s":"1"}`)
+		s.put("a", fmt.Sprintf(`{"s":"😀x","n":null,"at":%d}`, time.Now().Add(-30*time.Minute).UnixMilli()), "b",
+			`{"n":5,"at":0}`, "other/c", `{"s":"1"}`)
 		for where, want := range map[string]string{
 			`{"s":{"$startsWith":"😀"}}`:                                            "a",
 			`{"n":{"$eq":null}}`:                                                   "a other",

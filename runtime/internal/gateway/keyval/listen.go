@@ -89,7 +89,8 @@ func giveBack(r *kvrest.Request, messages []host.ReceivedMessage) {
 		in.Receipts = append(in.Receipts, messages[i].Receipt)
 	}
 	if err := r.DoLater(closeTimeout, host.QueueNack, &in, new(host.QueueSettleOutput)); err != nil {
-		r.Front.Logger.Warn("messages not given back; they stay locked", "actor_type", r.Address.Type, "actor_key", r.Address.Key,
+		r.Front.Logger.Warn("messages not given back; they stay locked", "actor_type",
+			r.Address.Type, "actor_key", r.Address.Key,
 			"queue", Queue, "messages", len(messages), "error", err)
 	}
 }

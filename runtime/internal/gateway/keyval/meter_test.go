@@ -37,7 +37,8 @@ func TestMeterForgetsTheActorThatRestsLongest(t *testing.T) {
 // TestMeterBuckets counts times in the buckets of a histogram, which are cumulative.
 func TestMeterBuckets(t *testing.T) {
 	m := newMeter()
-	for _, took := range []time.Duration{500 * time.Microsecond, time.Millisecond, 3 * time.Millisecond, 200 * time.Millisecond, time.Minute} {
+	for _, took := range []time.Duration{500 * time.Microsecond, time.Millisecond, 3 * time.Millisecond,
+		200 * time.Millisecond, time.Minute} {
 		m.add("a", "get", took, took == time.Minute)
 	}
 	got := *m.actors["a"].Value.(*metered).timings["get"]
@@ -49,7 +50,8 @@ func TestMeterBuckets(t *testing.T) {
 
 func TestAddressesDiffer(t *testing.T) {
 	seen := make(map[string]host.Address)
-	for _, a := range []host.Address{{Type: "t"}, {Type: "t", Key: []string{""}}, {Type: "t", Key: []string{"", ""}}, {Type: "t", Key: []string{"a", "b"}}, {Type: "t", Key: []string{"a\x00\x01b"}}, {Type: "ta", Key: []string{"b"}}} {
+	for _, a := range []host.Address{{Type: "t"}, {Type: "t", Key: []string{""}}, {Type: "t", Key: []string{"", ""}},
+		{Type: "t", Key: []string{"a", "b"}}, {Type: "t", Key: []string{"a\x00\x01b"}}, {Type: "ta", Key: []string{"b"}}} {
 		s := addressOf(a)
 		if other, taken := seen[s]; taken {
 			t.Errorf("%v and %v", a, other)
@@ -85,7 +87,8 @@ func FuzzShownValues(f *testing.F) {
 
 // A key that is read is shown as one that is read as the same key.
 func FuzzKeys(f *testing.F) {
-	for _, seed := range []string{`["a",7,-0.5,true]`, `[{"__type":"bigint","value":"-12345678901234567890"},{"$bytes":"AP8="}]`, `["😀",1e300]`, `[{"$raw":"IX/4AAAAAAAA"}]`} {
+	for _, seed := range []string{`["a",7,-0.5,true]`,
+		`[{"__type":"bigint","value":"-12345678901234567890"},{"$bytes":"AP8="}]`, `["😀",1e300]`, `[{"$raw":"IX/4AAAAAAAA"}]`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

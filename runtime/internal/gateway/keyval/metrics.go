@@ -58,7 +58,8 @@ func (m *meter) figures(r *kvrest.Request) (f figures, err error) {
 		done[name] = operations{t.count, t.errors, &mean}
 	}
 	// The queue counts messages, whichever way they came and went.
-	for name, n := range map[string]uint64{"queue_enqueue": stats.Sent, "queue_ack": stats.Done, "queue_dlq": stats.Failed} {
+	for name, n := range map[string]uint64{"queue_enqueue": stats.Sent, "queue_ack": stats.Done,
+		"queue_dlq": stats.Failed} {
 		o := done[name]
 		o.Count = n
 		done[name] = o
@@ -116,7 +117,8 @@ func (m *meter) prometheus(r *kvrest.Request) (any, error) {
 	for _, name := range slices.Sorted(maps.Keys(f.timings)) {
 		t := f.timings[name]
 		for i, bound := range bounds {
-			fmt.Fprintf(&b, "keyval_operation_duration_ms_bucket{operation=%q,le=\"%g\"} %d\n", name, bound, t.buckets[i])
+			fmt.Fprintf(&b, "keyval_operation_duration_ms_bucket{operation=%q,le=\"%g\"} %d\n",
+				name, bound, t.buckets[i])
 		}
 		fmt.Fprintf(&b, "keyval_operation_duration_ms_bucket{operation=%q,le=\"+Inf\"} %d\n", name, t.count)
 		fmt.Fprintf(&b, "keyval_operation_duration_ms_sum{operation=%q} %g\n", name, t.sum)

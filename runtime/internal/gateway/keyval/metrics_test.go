@@ -48,9 +48,11 @@ func TestMetrics(t *testing.T) {
 			want += "keyval_" + name + sample + "\n"
 		}
 	}
-	family("operations_total", "Total operations by type", "counter", `{operation="get"} 1`, `{operation="queue_ack"} 1`, `{operation="queue_dlq"} 1`,
+	family("operations_total", "Total operations by type", "counter", `{operation="get"} 1`,
+		`{operation="queue_ack"} 1`, `{operation="queue_dlq"} 1`,
 		`{operation="queue_enqueue"} 3`, `{operation="queue_nack"} 1`, `{operation="queue_poll"} 2`, `{operation="set"} 3`)
-	family("operation_errors_total", "Total errors by operation type", "counter", `{operation="get"} 0`, `{operation="queue_ack"} 0`, `{operation="queue_dlq"} 1`,
+	family("operation_errors_total", "Total errors by operation type", "counter", `{operation="get"} 0`,
+		`{operation="queue_ack"} 0`, `{operation="queue_dlq"} 1`,
 		`{operation="queue_enqueue"} 0`, `{operation="queue_nack"} 0`, `{operation="queue_poll"} 0`, `{operation="set"} 1`)
 	var times []string
 	for i, name := range []string{"get", "queue_ack", "queue_enqueue", "queue_nack", "queue_poll", "set"} {

@@ -137,12 +137,14 @@ func settled(r *kvrest.Request, method string, input func(receipts []string) any
 
 // ack answers POST api/queue/ack.
 func ack(r *kvrest.Request) (any, error) {
-	return settled(r, host.QueueAck, func(receipts []string) any { return &host.QueueAckInput{Queue: Queue, Receipts: receipts} })
+	return settled(r, host.QueueAck,
+		func(receipts []string) any { return &host.QueueAckInput{Queue: Queue, Receipts: receipts} })
 }
 
 // nack answers POST api/queue/nack.
 func nack(r *kvrest.Request) (any, error) {
-	return settled(r, host.QueueNack, func(receipts []string) any { return &host.QueueNackInput{Queue: Queue, Receipts: receipts} })
+	return settled(r, host.QueueNack,
+		func(receipts []string) any { return &host.QueueNackInput{Queue: Queue, Receipts: receipts} })
 }
 
 // queueCounts are the counts of the queue.
@@ -194,7 +196,8 @@ type deadLetter struct {
 
 func showDead(m *host.ListedMessage) deadLetter {
 	id := strconv.FormatUint(m.ID, 10)
-	d := deadLetter{ID: id, OriginalID: id, Value: shownValue{raw: m.Body}, Attempts: m.Attempts, OriginalCreatedAt: m.Sent.UnixMilli()}
+	d := deadLetter{ID: id, OriginalID: id, Value: shownValue{raw: m.Body}, Attempts: m.Attempts,
+		OriginalCreatedAt: m.Sent.UnixMilli()}
 	if m.Error != "" {
 		d.ErrorMessage = &m.Error
 	}

@@ -13,11 +13,13 @@ func TestSearch(t *testing.T) {
 	s := open(t)
 	s.exactly(`[]`, "GET", "indexes", "")
 	s.exactly(ok, "POST", "indexes", `{"prefix":["products"],"options":{"fields":["name","description","category"],"tokenize":"porter"}}`)
-	s.put("products/1", `{"name":"Red smartphone","price":300,"inStock":true}`, "products/2", `{"name":"Smartphones","price":900,"inStock":true}`,
+	s.put("products/1", `{"name":"Red smartphone","price":300,"inStock":true}`, "products/2",
+		`{"name":"Smartphones","price":900,"inStock":true}`,
 		"products/3", `{"name":"Case","description":"for a smartphone","price":9007199254740993,"inStock":false}`, "products", `{"name":"smartphone"}`)
 	s.exactly(`[{"key":["products",1],"value":{"name":"Red smartphone","price":300,"inStock":true},"versionstamp":"STAMP"}]`, "POST", "search",
 		`{"prefix":["products"],"query":"smartphone","options":{"limit":50,"where":{"price":{"$lt":500},"inStock":{"$eq":true}}}}`)
-	s.want(200, `{"__type":"bigint","value":"9007199254740993"}`, "POST", "search", `{"prefix":["products"],"query":"case","options":{"where":{"price":{"$eq":{"__type":"bigint","value":"9007199254740993"}}}}}`)
+	s.want(200, `{"__type":"bigint","value":"9007199254740993"}`, "POST", "search",
+		`{"prefix":["products"],"query":"case","options":{"where":{"price":{"$eq":{"__type":"bigint","value":"9007199254740993"}}}}}`)
 	got := s.want(200, "", "GET", "search?prefix=products&query=smartphone", "")
 	errorIf(t, strings.Count(got, `"key"`) != 4, "%v", got)
 	if got := s.want(200, "", "GET", "search?prefix=products&query=smartphone&limit=2", ""); strings.Count(got, `"key"`) != 2 {

@@ -192,7 +192,8 @@ func lifetime(ms *json.Number, place string) (*int64, error) {
 	}
 	n, err := strconv.ParseInt(ms.String(), 10, 64)
 	if err != nil || n < 1 || n > kv.MaxTTL {
-		return nil, kvrest.Wrong(place, "%s is %.40s; it is a number of milliseconds from 1 to %d", place, ms, int64(kv.MaxTTL))
+		return nil, kvrest.Wrong(place, "%s is %.40s; it is a number of milliseconds from 1 to %d",
+			place, ms, int64(kv.MaxTTL))
 	}
 	return &n, nil
 }

@@ -194,7 +194,9 @@ func known(text string, prefix kv.Key) (order []string, all map[string]sighting,
 		}
 		rest, under := bytes.CutPrefix(packed, start)
 		if under = under && (len(rest) == 0 || rest[0] != 0xFF); err != nil || !under { // 0xFF goes on with a string
-			return nil, nil, kvrest.Wrong("versionstamps", "versionstamps: %.80q is not KEY:VERSIONSTAMP of an earlier answer about this prefix", pair)
+			return nil, nil,
+				kvrest.Wrong("versionstamps",
+					"versionstamps: %.80q is not KEY:VERSIONSTAMP of an earlier answer about this prefix", pair)
 		}
 		order, all[string(packed)] = append(order, string(packed)), sighting{key, seen(pair[colon+1:])}
 	}

@@ -171,9 +171,11 @@ func appended[T any](list *[]T, most int, what string, read func(b []byte, to *T
 
 // parseSnapshotRead reads a SnapshotRead.
 func parseSnapshotRead(b []byte) (ranges []readRange, err error) {
-	err = parse(b, map[protowire.Number]field{1: appended(&ranges, maxRanges, "ranges", func(b []byte, r *readRange) error {
-		return parse(b, map[protowire.Number]field{1: {bytes: &r.start}, 2: {bytes: &r.end}, 3: {int32: &r.limit}, 4: {bool: &r.reverse}})
-	})})
+	err = parse(b, map[protowire.Number]field{1: appended(&ranges, maxRanges, "ranges",
+		func(b []byte, r *readRange) error {
+			return parse(b, map[protowire.Number]field{1: {bytes: &r.start}, 2: {bytes: &r.end},
+				3: {int32: &r.limit}, 4: {bool: &r.reverse}})
+		})})
 	return ranges, err
 }
 
@@ -188,10 +190,11 @@ func parseAtomicWrite(b []byte) (*atomicWrite, error) {
 		3: appended(&w.enqueues, maxMutations, "enqueues", func(b []byte, e *enqueue) error {
 			return parse(b, map[protowire.Number]field{
 				1: {bytes: &e.payload}, 2: {int64: &e.deadlineMS}, 4: {packed: &e.backoffMS, most: maxPauses},
-				3: appended(&e.keysIfUndelivered, maxUndeliveredKeys, "keys_if_undelivered", func(b []byte, key *[]byte) error {
-					*key = b
-					return nil
-				}),
+				3: appended(&e.keysIfUndelivered, maxUndeliveredKeys, "keys_if_undelivered",
+					func(b []byte, key *[]byte) error {
+						*key = b
+						return nil
+					}),
 			})
 		}),
 	})

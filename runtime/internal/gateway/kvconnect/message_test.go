@@ -34,10 +34,12 @@ func TestRequestsAreRead(t *testing.T) {
 		want atomicWrite
 	}{
 		{"122a 0a0e" + aliceKey + "120e0a0a" + aliceValue + "1001 1801 2000 2a00 3200 3800", atomicWrite{mutations: []mutation{
-			{key: unhex(t, aliceKey), value: kvValue{unhex(t, aliceValue), encodingV8}, kind: mutationSet, sumMin: []byte{}, sumMax: []byte{}},
+			{key: unhex(t, aliceKey), value: kvValue{unhex(t, aliceValue), encodingV8}, kind: mutationSet,
+				sumMin: []byte{}, sumMax: []byte{}},
 		}}},
 		{"0a05 0a03026100 120f 0a03026100 1802 2000 2a00 3200 3800", atomicWrite{
-			checks: []check{{key: unhex(t, "026100")}}, mutations: []mutation{{key: unhex(t, "026100"), kind: mutationDelete, sumMin: []byte{}, sumMax: []byte{}}},
+			checks: []check{{key: unhex(t, "026100")}}, mutations: []mutation{{key: unhex(t, "026100"),
+				kind: mutationDelete, sumMin: []byte{}, sumMax: []byte{}}},
 		}},
 		// The pauses come together or one by one, and a field that nobody knows is passed over.
 		{"1a11 0a01ff 1005 1a05 02646c7100 2203 64c801", atomicWrite{enqueues: []enqueue{
@@ -53,7 +55,8 @@ func TestRequestsAreRead(t *testing.T) {
 		t.Errorf("%+v, %v", ranges, err)
 	}
 	ranges, err = parseSnapshotRead(unhex(t, "0a09 0a00 1201ff 1864 2001"))
-	if want := []readRange{{start: []byte{}, end: []byte{0xFF}, limit: 100, reverse: true}}; err != nil || !reflect.DeepEqual(ranges, want) {
+	if want := []readRange{{start: []byte{}, end: []byte{0xFF}, limit: 100, reverse: true}}; err != nil ||
+		!reflect.DeepEqual(ranges, want) {
 		t.Errorf("%+v, %v", ranges, err)
 	}
 }
@@ -76,7 +79,8 @@ func TestAnswersAreWritten(t *testing.T) {
 }
 
 func TestMessagesThatAreNoneAreRefused(t *testing.T) {
-	for _, text := range []string{"ff", "0a05", "0a02 0a05", "08", "1000", "12020a", "0b", "1a022205 ff", "0a020801", "12021201", "1a04 2202 80 80"} {
+	for _, text := range []string{"ff", "0a05", "0a02 0a05", "08", "1000", "12020a", "0b", "1a022205 ff", "0a020801",
+		"12021201", "1a04 2202 80 80"} {
 		w, err := parseAtomicWrite(unhex(t, text))
 		errorIf(t, err == nil, "%s is read as %+v", text, w)
 	}
@@ -98,7 +102,8 @@ func TestLongMessagesTakeBoundedMemory(t *testing.T) {
 	for i, c := range []struct {
 		parse   func([]byte) error
 		element []byte
-	}{{read, []byte{1<<3 | 2, 0}}, {write, []byte{1<<3 | 2, 0}}, {write, []byte{2<<3 | 2, 0}}, {write, []byte{3<<3 | 2, 0}}, {schedule, []byte{4 << 3, 1}}} {
+	}{{read, []byte{1<<3 | 2, 0}}, {write, []byte{1<<3 | 2, 0}}, {write, []byte{2<<3 | 2, 0}}, {write,
+		[]byte{3<<3 | 2, 0}}, {schedule, []byte{4 << 3, 1}}} {
 		body := bytes.Repeat(c.element, size/2)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -113,7 +118,8 @@ func TestLongMessagesTakeBoundedMemory(t *testing.T) {
 // Whatever comes is refused as a fault of the client, or is a commit that the store understands.
 func FuzzAtomicWrite(f *testing.F) {
 	for _, text := range []string{
-		"122a 0a0e" + aliceKey + "120e0a0a" + aliceValue + "1001 1801 2000 2a00 3200 3800", "0a05 0a03026100 120f 0a03026100 1802 2000 2a00 3200 3800",
+		"122a 0a0e" + aliceKey + "120e0a0a" + aliceValue +
+			"1001 1801 2000 2a00 3200 3800", "0a05 0a03026100 120f 0a03026100 1802 2000 2a00 3200 3800",
 		"1217 0a05 0263747200 120c 0a08 0200000000000000 1002 1803", "1a11 0a01ff 1005 1a05 02646c7100 2203 64c801",
 	} {
 		f.Add(unhex(f, text))

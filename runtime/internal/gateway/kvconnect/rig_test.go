@@ -73,7 +73,8 @@ func (d *database) open(path string, headers ...string) {
 		d.base, err = base.Parse(m.Endpoints[0].URL)
 	}
 	must(d.T, err)
-	d.header = http.Header{"Authorization": {"Bearer " + m.Token}, "X-Denokv-Version": {fmt.Sprint(m.Version)}, "X-Denokv-Database-Id": {m.DatabaseID}}
+	d.header = http.Header{"Authorization": {"Bearer " + m.Token}, "X-Denokv-Version": {fmt.Sprint(m.Version)},
+		"X-Denokv-Database-Id": {m.DatabaseID}}
 }
 
 // send posts a message to an operation.

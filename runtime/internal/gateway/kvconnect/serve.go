@@ -80,7 +80,8 @@ func (h *Handler) Serve(x *serve.Exchange, a host.Address, operation string) {
 		kind = "application/json" // and no charset: the client of npm compares it
 		run = func(ctx context.Context, body []byte) ([]byte, error) {
 			// A client that cannot read is told now, and not by its first read.
-			if err := s.call(ctx, host.KVListMany, &kv.ListManyInput{Lists: []kv.ListInput{}}, new(kv.ListManyOutput)); err != nil {
+			if err := s.call(ctx, host.KVListMany, &kv.ListManyInput{Lists: []kv.ListInput{}},
+				new(kv.ListManyOutput)); err != nil {
 				return nil, err
 			}
 			return s.metadata(x.R, body, time.Now())

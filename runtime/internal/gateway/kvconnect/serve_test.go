@@ -27,9 +27,11 @@ import (
 func TestMetadataIsExchanged(t *testing.T) {
 	d := open(t, serve.Options{})
 	now := time.Now()
-	w := d.ask("/actors/room/a/-/kv", `{"supportedVersions":[1,2,3]}`, "Authorization: BEARER 0123456789ab", "Content-Type: application/json")
+	w := d.ask("/actors/room/a/-/kv", `{"supportedVersions":[1,2,3]}`, "Authorization: BEARER 0123456789ab",
+		"Content-Type: application/json")
 	var m map[string]any
-	if err := json.Unmarshal(w.Body.Bytes(), &m); err != nil || w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" {
+	if err := json.Unmarshal(w.Body.Bytes(), &m); err != nil || w.Code != http.StatusOK ||
+		w.Header().Get("Content-Type") != "application/json" {
 		t.Fatal(w.Code, w.Header(), w.Body)
 	}
 	expires, err := time.Parse("2006-01-02T15:04:05.000Z", m["expiresAt"].(string))
@@ -117,7 +119,8 @@ func TestRangesAreRead(t *testing.T) {
 		writes = append(writes, mutate(set, k, isBytes, []byte("v")))
 	}
 	d.commit(writes...)
-	all := []string{"016200 03 76", "026100 03 76", "02610021bff0000000000000 03 76", "026200 03 76", "13fe 03 76", "21c004000000000000 03 76", "27 03 76"}
+	all := []string{"016200 03 76", "026100 03 76", "02610021bff0000000000000 03 76", "026200 03 76", "13fe 03 76",
+		"21c004000000000000 03 76", "27 03 76"}
 	end := []byte{0xFF}
 	for i, c := range []struct {
 		bounds []byte
@@ -135,7 +138,8 @@ func TestRangesAreRead(t *testing.T) {
 		got := d.read(c.bounds)
 		errorIf(t, !reflect.DeepEqual(got, [][]string{c.want}), "%d: %q, not %q", i, got, c.want)
 	}
-	if got := d.read(bounds(nil, end, 1, 0), bounds(key("b"), key("a"), 1, 0), bounds(nil, end, 1, 1)); !reflect.DeepEqual(got, [][]string{all[:1], {}, all[6:]}) {
+	if got := d.read(bounds(nil, end, 1, 0), bounds(key("b"), key("a"), 1, 0),
+		bounds(nil, end, 1, 1)); !reflect.DeepEqual(got, [][]string{all[:1], {}, all[6:]}) {
 		t.Error(got)
 	}
 	if got := d.read(bytes.Repeat(bounds(nil, end, 100, 0), 10)); len(got) != 10 || !reflect.DeepEqual(got[9], all) {
@@ -206,7 +210,8 @@ func TestFaultsOfTheNodeStayInside(t *testing.T) {
 		err         error
 		read, write int
 	}{
-		{io.ErrUnexpectedEOF, 500, 500}, {host.Errorf(host.Overloaded, "busy").Retry(), 503, 503}, {host.Errorf(host.ActorPaused, "paused"), 503, 503},
+		{io.ErrUnexpectedEOF, 500, 500}, {host.Errorf(host.Overloaded, "busy").Retry(), 503,
+			503}, {host.Errorf(host.ActorPaused, "paused"), 503, 503},
 		{host.Errorf(host.DeadlineExceeded, "late"), 504, 408}, {host.Errorf(host.QuotaExceeded, "full"), 413, 413},
 	} {
 		d.Node.Before = func(context.Context, string, *host.Request) error { return c.err }
@@ -264,7 +269,8 @@ func TestInterfacesShareOneStore(t *testing.T) {
 	over := func(name, verb, path, body, readVerb, readPath, readBody, want string) access {
 		return access{name, func() { via(verb, path, body) }, func() string { return via(readVerb, readPath, readBody) }, want}
 	}
-	via("POST", "call/kv.commit", `{"mutations":[{"op":"put","key":["cb","I"],"value":{"id":"I","name":"one"}},{"op":"put","key":["cb",true,"one","I"],"value":null}]}`)
+	via("POST", "call/kv.commit",
+		`{"mutations":[{"op":"put","key":["cb","I"],"value":{"id":"I","name":"one"}},{"op":"put","key":["cb",true,"one","I"],"value":null}]}`)
 	goStore := store.Of(actor.NewType[struct{}]("room").Ref(d.Node, "a").KV())
 	for _, c := range []struct {
 		native string // the key, in JSON
@@ -275,13 +281,16 @@ func TestInterfacesShareOneStore(t *testing.T) {
 		strata string // the members of a command of Strata; "" if it has none
 		group  string // of the Go package store; "" if it has none. The key is theme
 	}{
-		{`["config","theme"]`, key("config", "theme"), `["config","theme"]`, "config/theme", "", `"space":"config","key":"theme"`, "config"},
-		{`["tenant-42","config","theme"]`, key("tenant-42", "config", "theme"), `["tenant-42","config","theme"]`, "tenant-42/config/theme", "", "", "tenant-42:config"},
+		{`["config","theme"]`, key("config", "theme"), `["config","theme"]`, "config/theme", "",
+			`"space":"config","key":"theme"`, "config"},
+		{`["tenant-42","config","theme"]`, key("tenant-42", "config", "theme"), `["tenant-42","config","theme"]`,
+			"tenant-42/config/theme", "", "", "tenant-42:config"},
 		{`["users",7]`, key("users", 7), `["users",{"__type":"bigint","value":"7"}]`, "", "", "", ""},
 		{`["users",7.0]`, key("users", 7.0), `["users",7]`, "users/7", "", "", ""},
 		{`["users","7"]`, key("users", "7"), `["users","7"]`, "", "", `"space":"users","key":"7"`, ""},
 		{`["a/b",true,{"$bytes":"AP8="}]`, key("a/b", true, []byte{0, 255}), `["a/b",true,{"$bytes":"AP8="}]`, "", "", "", ""},
-		{`["cb","I","config","theme"]`, key("cb", "I", "config", "theme"), `["cb","I","config","theme"]`, "cb/I/config/theme", "I/config/theme", "", ""},
+		{`["cb","I","config","theme"]`, key("cb", "I", "config", "theme"), `["cb","I","config","theme"]`,
+			"cb/I/config/theme", "I/config/theme", "", ""},
 		{`["default","theme"]`, key("default", "theme"), `["default","theme"]`, "default/theme", "", `"key":"theme"`, "default"},
 	} {
 		ways := []access{
@@ -293,12 +302,15 @@ func TestInterfacesShareOneStore(t *testing.T) {
 				"POST", "keyval/api/keys/batch", `{"keys":[`+c.keyval+`]}`, `[{"key":`+c.keyval+`,"value":"v","versionstamp":"0`),
 		}
 		if c.path != "" {
-			ways = append(ways, over("KeyVal path", "PUT", "keyval/api/keys/"+c.path, `"v"`, "GET", "keyval/api/keys/"+c.path, "", `"value":"v"`))
+			ways = append(ways,
+				over("KeyVal path", "PUT", "keyval/api/keys/"+c.path, `"v"`, "GET", "keyval/api/keys/"+c.path, "", `"value":"v"`))
 		}
 		if p := strings.Split(c.record, "/"); c.record != "" {
-			ways = append(ways, over("Codebolt", "POST", "kvstore/kv", `{"instanceId":"`+p[0]+`","namespace":"`+p[1]+`","key":"`+p[2]+`","value":"v"}`,
-				"GET", "kvstore/kv/"+c.record, "", `{"value":"v"}`),
-				access{"Codebolt's count", nil, func() string { return via("GET", "kvstore/instances/I", "") }, `"recordCount":1,"namespaces":["config"]`})
+			ways = append(ways,
+				over("Codebolt", "POST", "kvstore/kv", `{"instanceId":"`+p[0]+`","namespace":"`+p[1]+`","key":"`+p[2]+`","value":"v"}`,
+					"GET", "kvstore/kv/"+c.record, "", `{"value":"v"}`),
+				access{"Codebolt's count", nil, func() string { return via("GET", "kvstore/instances/I", "") },
+					`"recordCount":1,"namespaces":["config"]`})
 		}
 		if c.strata != "" {
 			ways = append(ways, over("Strata", "POST", "strata/execute", `{"command":{"KvPut":{`+c.strata+`,"value":"v"}}}`,
@@ -426,7 +438,8 @@ func TestWatchRefusesWhatItCannotWatch(t *testing.T) {
 		text string
 		code int
 	}{
-		{nil, "the watch names no key", 400}, {[]byte{0x0A}, "is not a message", 400}, {watched([]byte("x")), "keys[0]: the key is no tuple", 400},
+		{nil, "the watch names no key", 400}, {[]byte{0x0A}, "is not a message", 400}, {watched([]byte("x")),
+			"keys[0]: the key is no tuple", 400},
 		{watched(key("a"), nil), "keys[1]: the key is missing", 400}, {bytes.Repeat(watched(key("a")), 11), "more than 10 keys", 400},
 		{watched(key(strings.Repeat("x", 2050))), "keys[0]: ", 413}, {make([]byte, 33<<10), "longer than", 413},
 	} {

@@ -39,7 +39,8 @@ func (h *holder) socket(ctx context.Context, verb, path string) *websocket.Conn 
 	h.T.Helper()
 	o := &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + h.token}}}
 	if verb == "WS-TOKEN" {
-		o = &websocket.DialOptions{Subprotocols: []string{"cairn.v1", "cairn.token." + base64.RawURLEncoding.EncodeToString([]byte(h.token))}}
+		o = &websocket.DialOptions{Subprotocols: []string{"cairn.v1",
+			"cairn.token." + base64.RawURLEncoding.EncodeToString([]byte(h.token))}}
 	}
 	ws, _, err := websocket.Dial(ctx, h.server.URL+"/actors/room/a/-/"+path, o)
 	must(h.T, err)
@@ -91,7 +92,8 @@ func (h *holder) does(verb, path, body string) (int, string) {
 // not valid.
 func TestTokensHoldThroughEachInterface(t *testing.T) {
 	d := open(t, serve.Options{})
-	d.Call(host.KVCommit, `{"mutations":[{"op":"put","key":["cb","in"],"value":{"id":"in","name":"in"}},{"op":"put","key":["cb","out"],"value":{"id":"out","name":"out"}}]}`)
+	d.Call(host.KVCommit,
+		`{"mutations":[{"op":"put","key":["cb","in"],"value":{"id":"in","name":"in"}},{"op":"put","key":["cb","out"],"value":{"id":"out","name":"out"}}]}`)
 	d.Call(host.KVSetScope, `{"prefix":[],"log":true}`)
 	for _, id := range []string{"in", "out"} {
 		d.Call(host.KVSetScope, `{"prefix":["cb","`+id+`"],"count_groups":true}`)
@@ -175,7 +177,8 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 		text, id := d.newToken(`{"rights":["read","write","watch"]}`)
 		d.Call(host.TokenRevoke, `{"id":"`+id+`"}`)
 		h.token = text
-		if status, text := h.does(c.verb, strings.ReplaceAll(c.path, "IN", "in"), ""); status != http.StatusUnauthorized || !strings.Contains(text, "the token is not valid for this actor") {
+		if status, text := h.does(c.verb, strings.ReplaceAll(c.path, "IN", "in"),
+			""); status != http.StatusUnauthorized || !strings.Contains(text, "the token is not valid for this actor") {
 			t.Errorf("revoked: %s %s: %d %s", c.verb, c.path, status, text)
 		}
 	}
@@ -188,18 +191,24 @@ func TestTokensLeadNowhereElse(t *testing.T) {
 	h := &holder{database: d, server: d.listen()}
 	h.token, _ = d.newToken(`{"rights":["read","write","watch"]}`)
 	for _, c := range [][3]string{
-		{"GET", "", ""}, {"PUT", "", ""}, {"DELETE", "", ""}, {"GET", "keys", ""}, {"GET", "events", ""}, {"GET", "connect", ""}, {"POST", "connect", ""}, {"WS", "connect", ""}, {"WS-TOKEN", "connect", ""},
-		{"GET", "sqlite", ""}, {"GET", "queue/kv", ""}, {"GET", "stream/x", ""}, {"POST", "call/add", "1"}, {"POST", "call/queue.send", `{}`}, {"POST", "call/token.create", `{"rights":["read"]}`},
-		{"POST", "call/token.list", ""}, {"POST", "call/actor.why", ""}, {"POST", "call/sql.query", `{"sql":"SELECT 1"}`}, {"POST", "call/no.such", ""}, {"POST", "keyval/api/queue/enqueue", `{"value":1}`},
-		{"GET", "keyval/api/queue/stats", ""}, {"GET", "keyval/api/queue/poll", ""}, {"GET", "keyval/api/queue/dlq", ""}, {"GET", "keyval/api/metrics", ""},
+		{"GET", "", ""}, {"PUT", "", ""}, {"DELETE", "", ""}, {"GET", "keys", ""}, {"GET", "events", ""}, {"GET",
+			"connect", ""}, {"POST", "connect", ""}, {"WS", "connect", ""}, {"WS-TOKEN", "connect", ""},
+		{"GET", "sqlite", ""}, {"GET", "queue/kv", ""}, {"GET", "stream/x", ""}, {"POST", "call/add", "1"}, {"POST",
+			"call/queue.send", `{}`}, {"POST", "call/token.create", `{"rights":["read"]}`},
+		{"POST", "call/token.list", ""}, {"POST", "call/actor.why", ""}, {"POST", "call/sql.query",
+			`{"sql":"SELECT 1"}`}, {"POST", "call/no.such", ""}, {"POST", "keyval/api/queue/enqueue", `{"value":1}`},
+		{"GET", "keyval/api/queue/stats", ""}, {"GET", "keyval/api/queue/poll", ""}, {"GET", "keyval/api/queue/dlq",
+			""}, {"GET", "keyval/api/metrics", ""},
 		{"POST", "call/kv.commit", `{"sends":[{"queue":"kv","messages":[{"body":1}]}]}`},
 	} {
 		status, text := h.does(c[0], c[1], c[2])
 		errorIf(t, status != http.StatusForbidden, "%s %s: %d %s", c[0], c[1], status, text)
 	}
-	for _, path := range []string{"/actors?type=room", "/metrics", "/openapi.json", "/workflows", "/nowhere", "/actors/room/b/-/call/kv.get", "/actors/no/a/-/call/kv.get", "/actors/room", "/kv/a"} {
+	for _, path := range []string{"/actors?type=room", "/metrics", "/openapi.json", "/workflows", "/nowhere",
+		"/actors/room/b/-/call/kv.get", "/actors/no/a/-/call/kv.get", "/actors/room", "/kv/a"} {
 		w := d.ask(path, "", "Authorization: Bearer "+h.token)
-		errorIf(t, w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), "the token is not valid for this actor") || w.Header().Get("WWW-Authenticate") == "",
+		errorIf(t, w.Code != http.StatusUnauthorized ||
+			!strings.Contains(w.Body.String(), "the token is not valid for this actor") || w.Header().Get("WWW-Authenticate") == "",
 			"%s: %d %s", path, w.Code, w.Body)
 	}
 }
@@ -222,8 +231,10 @@ func TestRangesOfATokenEndWithItsPrefix(t *testing.T) {
 		reverse    int
 		want       []string
 	}{
-		{nil, []byte{0xFF}, 10, 0, []string{in, x}}, {nil, []byte{0xFF}, 10, 1, []string{x, in}}, {key("in"), []byte{0xFF}, 1, 0, []string{in}},
-		{key("in", "y"), []byte{0xFF}, 1, 0, nil}, {key("out"), []byte{0xFF}, 1, 0, nil}, {nil, key("in"), 10, 0, nil}, {key("a"), key("in", "x"), 10, 0, []string{in}},
+		{nil, []byte{0xFF}, 10, 0, []string{in, x}}, {nil, []byte{0xFF}, 10, 1, []string{x, in}}, {key("in"),
+			[]byte{0xFF}, 1, 0, []string{in}},
+		{key("in", "y"), []byte{0xFF}, 1, 0, nil}, {key("out"), []byte{0xFF}, 1, 0, nil}, {nil, key("in"), 10, 0,
+			nil}, {key("a"), key("in", "x"), 10, 0, []string{in}},
 	} {
 		var got []string
 		for _, e := range d.read(bounds(c.start, c.end, c.limit, c.reverse))[0] {
@@ -255,7 +266,8 @@ func TestAHookHasTheLastWordOnTokens(t *testing.T) {
 		want             int
 		token            string
 	}{
-		{"Bearer " + text, "call/kv.get", 200, id}, {"Bearer " + text, "call/kv.count", 403, id}, {"Bearer cairn_of-the-node", "call/kv.get", 200, ""}, {"Bearer cairn_other", "call/kv.get", 401, "-"},
+		{"Bearer " + text, "call/kv.get", 200, id}, {"Bearer " + text, "call/kv.count", 403,
+			id}, {"Bearer cairn_of-the-node", "call/kv.get", 200, ""}, {"Bearer cairn_other", "call/kv.get", 401, "-"},
 		{"", "call/kv.get", 401, "-"}, {"Bearer x", "call/kv.get", 401, "-"},
 	} {
 		asked = nil
@@ -275,7 +287,8 @@ func TestResponsesThatLastEndWithTheirToken(t *testing.T) {
 	defer cancel()
 	const x = "?prefix=%5B%22x%22%5D"
 	for _, request := range []string{
-		"GET kv-watch" + x, "GET kv-feed" + x, "GET keyval/api/watch/prefix?prefix=x", "POST kv/watch", "WS kv-watch" + x, "WS kv-feed" + x, "WS kvstore/ws",
+		"GET kv-watch" + x, "GET kv-feed" + x, "GET keyval/api/watch/prefix?prefix=x", "POST kv/watch", "WS kv-watch" +
+			x, "WS kv-feed" + x, "WS kvstore/ws",
 	} {
 		text, id := d.newToken(`{"rights":["read","watch","write"]}`)
 		h.token = text

@@ -19,7 +19,8 @@ import (
 
 func TestWritesAreCheckedAndDoneTogether(t *testing.T) {
 	d := open(t, serve.Options{})
-	first := d.commit(mutate(set, key("a"), isV8, bigint(1)), mutate(set, key("a"), isV8, bigint(2)), mutate(remove, key("b"), isV8, bigint(0), 4, 0, 5, []byte{}))
+	first := d.commit(mutate(set, key("a"), isV8, bigint(1)), mutate(set, key("a"), isV8, bigint(2)),
+		mutate(remove, key("b"), isV8, bigint(0), 4, 0, 5, []byte{}))
 	same(t, d.get(key("a")), "01 "+hex.EncodeToString(bigint(2)))
 	again := d.commit()
 	errorIf(t, again <= first, "an empty write has %x after %x", again, first)
@@ -52,12 +53,14 @@ func TestWritesAreCheckedAndDoneTogether(t *testing.T) {
 		{400, "checks[0]: the versionstamp has 3 bytes", check(1, key("a"), 2, []byte("abc"))},
 		{400, "more than 10 checks", bytes.Repeat(absent, 11)},
 		{400, "more than 1000 mutations", bytes.Repeat(mutate(remove, key("a"), 0, nil), 1001)},
-		{400, "1001 mutations and enqueues", append(bytes.Repeat(mutate(remove, key("a"), 0, nil), 1000), message(3, message(1, bigint(1)))...)},
+		{400, "1001 mutations and enqueues",
+			append(bytes.Repeat(mutate(remove, key("a"), 0, nil), 1000), message(3, message(1, bigint(1)))...)},
 		{413, "819200", bytes.Repeat(mutate(set, key("a"), isBytes, make([]byte, 60000)), 14)},
 		{413, "mutations[0]: bytes of the value: 65537", mutate(set, key("a"), isBytes, make([]byte, 65537))},
 		{413, "mutations[0]: bytes of the key: 2049", mutate(set, key(strings.Repeat("k", 2047)), isBytes, nil)},
 		{400, "expire_at_ms is -2", mutate(set, key("a"), isBytes, nil, 4, int64(-2))},
-		{400, "mutations[0]: expire_at_ms is more than 100 years", mutate(set, key("a"), isBytes, nil, 4, time.Now().AddDate(101, 0, 0).UnixMilli())},
+		{400, "mutations[0]: expire_at_ms is more than 100 years",
+			mutate(set, key("a"), isBytes, nil, 4, time.Now().AddDate(101, 0, 0).UnixMilli())},
 		{400, "mutations[0]: expire_at_ms is more than 100 years", mutate(set, key("a"), isBytes, nil, 4, int64(math.MaxInt64))},
 		{400, "the mutation_type 0", mutate(0, key("a"), isBytes, nil)},
 		{400, "the mutation_type 8", mutate(8, key("a"), isBytes, nil)},
@@ -84,7 +87,8 @@ func TestWritesAreCheckedAndDoneTogether(t *testing.T) {
 func TestKeysThatAreNoTuplesAreRefused(t *testing.T) {
 	d := open(t, serve.Options{})
 	for _, k := range [][]byte{
-		{}, {1}, {0xFF}, []byte("hello"), {0}, []byte("\x02a"), []byte("\x02\xff\x00"), {0x16, 0, 1}, {0x05, 0x00}, append([]byte{0x30}, make([]byte, 16)...), {0x20, 0, 0, 0, 0},
+		{}, {1}, {0xFF}, []byte("hello"), {0}, []byte("\x02a"), []byte("\x02\xff\x00"), {0x16, 0, 1}, {0x05,
+			0x00}, append([]byte{0x30}, make([]byte, 16)...), {0x20, 0, 0, 0, 0},
 		append(key("a"), 0xFF), {0x21, 0xFF, 0xF8, 0, 0, 0, 0, 0, 1}, {0x21, 0, 7, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF},
 	} {
 		d.refuse(400, "key", mutate(set, k, isBytes, nil))
@@ -94,7 +98,9 @@ func TestKeysThatAreNoTuplesAreRefused(t *testing.T) {
 	for _, parts := range []tuple.Tuple{{""}, {[]byte{}}, {new(big.Int).Lsh(big.NewInt(1), 2000)}, {strings.Repeat("a", 2046)}} {
 		d.commit(mutate(set, key(parts...), isBytes, nil))
 	}
-	for _, k := range [][]byte{{0x21, 0xFF, 0xF8, 0, 0, 0, 0, 0, 0}, {0x21, 0xFF, 0xF0, 0, 0, 0, 0, 0, 0}, {0x21, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF}} { // NaN, Infinity, -0
+	// NaN, Infinity, -0
+	for _, k := range [][]byte{{0x21, 0xFF, 0xF8, 0, 0, 0, 0, 0, 0}, {0x21, 0xFF, 0xF0, 0, 0, 0, 0, 0, 0},
+		{0x21, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF}} {
 		if d.commit(mutate(set, k, isBytes, []byte("x"))); d.get(k) != "03 78" {
 			t.Errorf("%x is not found", k)
 		}
@@ -197,7 +203,8 @@ func TestMessagesAreSentWithTheirCommit(t *testing.T) {
 		must(t, err)
 		d.commit(mutate(set, key("a"), isBytes, nil),
 			message(3, message(1, payload, 2, time.Now().UnixMilli()-5)),
-			message(3, message(1, bigint(-7), 2, time.Now().Add(30*24*time.Hour).UnixMilli(), 3, key("dead", []byte{1}, 2.0), 4, []byte{100})))
+			message(3, message(1, bigint(-7), 2, time.Now().Add(30*24*time.Hour).UnixMilli(), 3,
+				key("dead", []byte{1}, 2.0), 4, []byte{100})))
 		out := d.Call("queue.stats", `{"queue":"kv"}`)
 		errorIf(t, !strings.Contains(out, `"pending":1,"delayed":1`), "%v", out)
 		same(t, d.commit(message(1, message(1, key("a"))), enqueue()), "failed [0]")

@@ -109,7 +109,8 @@ func (in *Interface) Serve(x *serve.Exchange, a host.Address, path []string) {
 		}
 		verbs = append(verbs, http.MethodOptions)
 		x.W.Header().Set("Allow", strings.Join(verbs, ", "))
-		x.FailStatus(host.Errorf(host.InvalidArgument, "the method %s does not apply to this path", x.R.Method), http.StatusMethodNotAllowed)
+		x.FailStatus(host.Errorf(host.InvalidArgument, "the method %s does not apply to this path",
+			x.R.Method), http.StatusMethodNotAllowed)
 		return
 	}
 	r := in.Request(x.R.Context(), x, a)
@@ -167,7 +168,8 @@ func (in *Interface) find(verb string, path []string) (found *Route, stars, verb
 		if !ok {
 			continue
 		}
-		head := verb == http.MethodHead && rt.Verb == http.MethodGet && rt.Answer != nil && !rt.Effect // net/http leaves the body out
+		// net/http leaves the body out
+		head := verb == http.MethodHead && rt.Verb == http.MethodGet && rt.Answer != nil && !rt.Effect
 		if rt.Verb == verb || head {
 			return rt, stars, nil
 		}

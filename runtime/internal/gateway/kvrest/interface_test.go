@@ -10,8 +10,10 @@ import (
 
 func TestRoutesMatchPaths(t *testing.T) {
 	in := Interface{Routes: []Route{
-		{Verb: "GET", Path: "a", Answer: nothing}, {Verb: "GET", Path: "a/count", Answer: nothing}, {Verb: "GET", Path: "a/**", Stream: func(*Request) error { return nil }},
-		{Verb: "PUT", Path: "a/**", Answer: nothing}, {Verb: "POST", Path: "b/*/c/*", Answer: nothing}, {Verb: "GET", Path: "poll", Answer: nothing, Effect: true},
+		{Verb: "GET", Path: "a", Answer: nothing}, {Verb: "GET", Path: "a/count", Answer: nothing}, {Verb: "GET",
+			Path: "a/**", Stream: func(*Request) error { return nil }},
+		{Verb: "PUT", Path: "a/**", Answer: nothing}, {Verb: "POST", Path: "b/*/c/*", Answer: nothing}, {Verb: "GET",
+			Path: "poll", Answer: nothing, Effect: true},
 	}}
 	for request, want := range map[string]string{
 		"GET a": "a", "HEAD a": "a", "PUT a": "-GET", "GET a/count": "a/count", "PUT a/count": "a/** count", "GET a/b/c": "a/** b c",

@@ -168,7 +168,8 @@ func (r *Request) Params(known ...string) (map[string]string, error) {
 			if len(known) == 0 {
 				known = []string{"none"}
 			}
-			return nil, Wrong(strings.ToValidUTF8(name, "\uFFFD"), "the parameter %.80q is not known here; known are: %s", name, strings.Join(known, ", "))
+			return nil, Wrong(strings.ToValidUTF8(name, "\uFFFD"),
+				"the parameter %.80q is not known here; known are: %s", name, strings.Join(known, ", "))
 		case len(given) > 1:
 			return nil, Wrong(name, "the parameter %s is given %d times; it takes one value", name, len(given))
 		case !utf8.ValidString(given[0]):

@@ -32,7 +32,8 @@ func (d *document) actorType(b *host.Behavior) {
 	t.lifecycle()
 	t.databases()
 	t.traces()
-	t.add("audit", http.MethodGet, "audit", t.document.auditLog("Shows what operators did to an actor: its records of the audit log. The actor need not be there."))
+	t.add("audit", http.MethodGet, "audit",
+		t.document.auditLog("Shows what operators did to an actor: its records of the audit log. The actor need not be there."))
 	t.denoKV()
 	t.otherProducts()
 	for i, m := range b.Methods {
@@ -83,7 +84,8 @@ func (t *typeDocument) families() {
 		return value(host.QueueBody, i)
 	}
 	t.queues = pick("queue", len(b.Queues), queueName, all, queueValue)
-	t.workers = pick("queue", len(b.Queues), queueName, func(i int) bool { return b.Queues[i].Handler == "" && !b.Queues[i].ByRun }, queueValue)
+	t.workers = pick("queue", len(b.Queues), queueName,
+		func(i int) bool { return b.Queues[i].Handler == "" && !b.Queues[i].ByRun }, queueValue)
 	t.schedules = pick("name", len(b.Schedules), func(i int) string { return b.Schedules[i].Name }, all,
 		func(i int, _ string) any { return value(host.SchedulePayload, i) })
 	t.workflows = pick("workflow", len(b.Workflows), func(i int) string { return b.Workflows[i].Name }, all,
@@ -91,7 +93,8 @@ func (t *typeDocument) families() {
 	streamName := func(i int) string { return b.Streams[i].Name }
 	streamValue := func(i int, _ string) any { return value(host.StreamValue, i) }
 	t.streams = pick("stream", len(b.Streams), streamName, all, streamValue)
-	t.external = pick("stream", len(b.Streams), streamName, func(i int) bool { return b.Streams[i].External }, streamValue)
+	t.external = pick("stream", len(b.Streams), streamName,
+		func(i int) bool { return b.Streams[i].External }, streamValue)
 }
 
 // about says in words what the type has.
@@ -128,7 +131,8 @@ func (t *typeDocument) add(path, method, verb string, o operation) {
 	o.id = verb + "." + t.b.Type
 	o.tag = t.b.Type
 	o.parameters = append([]any{parameter("Key")}, o.parameters...)
-	o.keyValue = strings.HasPrefix(path, "kv") || strings.HasPrefix(path, "keyval/") || strings.HasPrefix(path, "call/kv.")
+	o.keyValue = strings.HasPrefix(path, "kv") || strings.HasPrefix(path, "keyval/") ||
+		strings.HasPrefix(path, "call/kv.")
 	t.path(t.base+path, method, o)
 }
 
@@ -192,14 +196,16 @@ func (t *typeDocument) traces() {
 			query("name", "Only spans with this name.", object{"type": "string"}),
 			query("errors", "Only spans that ended with an error.", object{"type": "boolean"}),
 			query("limit", "How many spans a page has at most; 1,000 by default.", between(1, trace.MaxPage)),
-			query("max_bytes", "How many bytes the spans of a page and their parents have at most; 4 MiB by default.", between(1, trace.MaxBytes)),
+			query("max_bytes",
+				"How many bytes the spans of a page and their parents have at most; 4 MiB by default.", between(1, trace.MaxBytes)),
 			query("cursor", "Continues after a page: its header Cairn-Cursor.", object{"type": "string"}),
 			object{"name": "Last-Event-ID", "in": "header", "schema": object{"type": "string"},
 				"description": "For server-sent events, the id of those before: the code is destroyed if that life of the actor has ended."},
 		},
-		success: answer("An ExportTraceServiceRequest of OTLP.", object{"type": "object", "required": []string{"resourceSpans"}, "properties": object{
-			"resourceSpans": object{"type": "array", "items": object{"type": "object"}},
-		}}),
+		success: answer("An ExportTraceServiceRequest of OTLP.",
+			object{"type": "object", "required": []string{"resourceSpans"}, "properties": object{
+				"resourceSpans": object{"type": "array", "items": object{"type": "object"}},
+			}}),
 	})
 }
 
@@ -208,7 +214,8 @@ func (t *typeDocument) databases() {
 	if !t.node.Databases {
 		return
 	}
-	file := object{t.node.DatabaseType: object{"schema": object{"type": "string", "contentMediaType": t.node.DatabaseType}}}
+	file := object{t.node.DatabaseType: object{"schema": object{"type": "string",
+		"contentMediaType": t.node.DatabaseType}}}
 	t.add("sqlite", http.MethodGet, "export", operation{
 		summary: "Exports the actor's database as a SQLite file, as of one commit, without waking it.",
 		description: "For operators. If the export fails half way the connection is cut, or the stream reset: what has come until then " +
@@ -241,10 +248,12 @@ func (t *typeDocument) denoKV() {
 			"type": "object", "properties": object{"supportedVersions": numbers}, "required": []string{"supportedVersions"},
 		})},
 		success: object{
-			"200": object{"description": "Where the store is.", "content": inJSON(object{"type": "object", "properties": object{
-				"version": object{"type": "integer"}, "databaseId": word, "token": word, "expiresAt": word,
-				"endpoints": object{"type": "array", "items": object{"type": "object", "properties": object{"url": word, "consistency": word}}},
-			}})},
+			"200": object{"description": "Where the store is.",
+				"content": inJSON(object{"type": "object", "properties": object{
+					"version": object{"type": "integer"}, "databaseId": word, "token": word, "expiresAt": word,
+					"endpoints": object{"type": "array",
+						"items": object{"type": "object", "properties": object{"url": word, "consistency": word}}},
+				}})},
 			"default": object{"description": "Why not.", "content": object{"text/plain": object{"schema": word}}},
 		},
 		errors: []int{},
@@ -271,7 +280,8 @@ func (t *typeDocument) method(i int, m host.Method) {
 // call describes a method, the type's own or one that every actor has. A nil schema stands for
 // nothing.
 func (t *typeDocument) call(name string, writes bool, input, output any, o operation) {
-	o.parameters = append(o.parameters, parameter("IfMatch"), parameter("IfNoneMatch"), parameter("Traceparent"), parameter("Connection"))
+	o.parameters = append(o.parameters, parameter("IfMatch"), parameter("IfNoneMatch"),
+		parameter("Traceparent"), parameter("Connection"))
 	if writes {
 		o.parameters = append([]any{parameter("IdempotencyKey")}, o.parameters...)
 	}
@@ -366,7 +376,8 @@ func (t *typeDocument) connections() {
 			query("events", "The events to subscribe to at once, separated by commas.", list(all)),
 			parameter("After"), parameter("LastEventID"),
 			query("token", "Resumes the connection that an earlier welcome was for.", object{"type": "string"}),
-			object{"name": "params", "in": "query", "description": "The parameters of the connection.", "content": inJSON(params)},
+			object{"name": "params", "in": "query",
+				"description": "The parameters of the connection.", "content": inJSON(params)},
 		},
 		success: upgraded, errors: callStatuses(),
 	})
@@ -376,8 +387,10 @@ func (t *typeDocument) connections() {
 		body: object{"content": inJSON(object{"type": "object", "additionalProperties": false, "properties": object{
 			"params": params,
 			"events": object{"type": "array", "items": object{"type": "string"}},
-			"token":  object{"type": "string", "description": "Resumes the connection that an earlier welcome was for."},
-			"after":  object{"type": "integer", "minimum": 0, "description": "The sequence of the last event that the client got."},
+			"token": object{"type": "string",
+				"description": "Resumes the connection that an earlier welcome was for."},
+			"after": object{"type": "integer", "minimum": 0,
+				"description": "The sequence of the last event that the client got."},
 			"life": object{"type": "string", "pattern": "^(" + lifePattern + ")?$",
 				"description": "The id of the actor's life that after counts in; empty or absent is the present one."},
 		}})},
@@ -392,8 +405,9 @@ func (t *typeDocument) connections() {
 
 // required is a header parameter that must be there.
 func required(name string) object {
-	return object{"name": "Cairn-" + name, "in": "header", "required": true, "description": "The token of the connection.",
-		"schema": object{"type": "string"}}
+	return object{"name": "Cairn-" + name, "in": "header", "required": true,
+		"description": "The token of the connection.",
+		"schema":      object{"type": "string"}}
 }
 
 // list is a parameter of names separated by commas.
@@ -415,7 +429,8 @@ func (t *typeDocument) follows() {
 			summary: "Receives the messages of a queue as they come.",
 			parameters: []any{
 				name(f, "The queue."),
-				query("limit", "How many messages the client may hold without settling them; 1 by default.", between(1, host.MaxQueueBatch)),
+				query("limit",
+					"How many messages the client may hold without settling them; 1 by default.", between(1, host.MaxQueueBatch)),
 				query("lock_ms", "How long each message is locked; by default what the queue says.",
 					between(1, int(host.MaxQueueDelay.Milliseconds()))),
 			},
@@ -452,7 +467,8 @@ func (t *typeDocument) watch() {
 			query("key", `A key to watch, as a JSON array: ["user",7]. It may be given up to 1,000 times.`, key),
 			query("prefix", "A prefix to watch, likewise, up to 16 times. [] is that of all keys.", key),
 			query("initial", "Whether the first changes are what is there.", object{"type": "boolean"}),
-			query("stored", `Whether values are the bytes that are stored, as {"$bytes":base64}.`, object{"type": "boolean"}),
+			query("stored", `Whether values are the bytes that are stored, as {"$bytes":base64}.`,
+				object{"type": "boolean"}),
 			again,
 		},
 		success: serverSentEvents("Server-sent events: change with what is different, cairn.bye with an error as the last.", object{"change": change}),
@@ -471,28 +487,36 @@ func (t *typeDocument) watch() {
 func (t *typeDocument) entry() {
 	shape := shaper{d: t.document, typ: t.b.Type}
 	parameters := []any{
-		object{"name": "path", "in": "query", "required": true, "description": "The key as a path: users/i~7.", "schema": object{"type": "string"}},
+		object{"name": "path", "in": "query", "required": true,
+			"description": "The key as a path: users/i~7.", "schema": object{"type": "string"}},
 		query("branch", "The name of a branch.", object{"type": "string"}),
 	}
-	version := query("version", "The version that the entry must have; 0 demands that there is none.", object{"type": "integer", "minimum": 0})
+	version := query("version",
+		"The version that the entry must have; 0 demands that there is none.", object{"type": "integer", "minimum": 0})
 	get := operation{
 		summary: "Reads an entry of the key-value store.",
-		parameters: append(slices.Clip(parameters), query("at", "A version: the entry as it was then.", object{"type": "integer", "minimum": 1}),
+		parameters: append(slices.Clip(parameters),
+			query("at", "A version: the entry as it was then.", object{"type": "integer", "minimum": 1}),
 			query("time", "A time instead.", object{"type": "string", "format": "date-time"})),
-		success: object{"200": object{"description": "The entry.", "content": inJSON(shape.of(typeOf[kv.Entry]()))}}, errors: callStatuses(),
+		success: object{"200": object{"description": "The entry.",
+			"content": inJSON(shape.of(typeOf[kv.Entry]()))}}, errors: callStatuses(),
 	}
-	success := object{"200": object{"description": "What kv.commit answers.", "content": inJSON(shape.of(typeOf[kv.CommitOutput]()))}}
+	success := object{"200": object{"description": "What kv.commit answers.",
+		"content": inJSON(shape.of(typeOf[kv.CommitOutput]()))}}
 	put := operation{
-		summary:    "Puts an entry of the key-value store. The body is its value.",
-		parameters: append(slices.Clip(parameters), version, query("ttl_ms", "How long it lives, in milliseconds; 0 is for ever.", object{"type": "integer", "minimum": 0})),
-		body:       body(object{}, true), success: success, errors: callStatuses(),
+		summary: "Puts an entry of the key-value store. The body is its value.",
+		parameters: append(slices.Clip(parameters), version,
+			query("ttl_ms", "How long it lives, in milliseconds; 0 is for ever.",
+				object{"type": "integer", "minimum": 0})),
+		body: body(object{}, true), success: success, errors: callStatuses(),
 	}
 	remove := operation{
 		summary: "Deletes an entry of the key-value store.", parameters: append(slices.Clip(parameters), version), success: success, errors: callStatuses(),
 	}
 	if method.KVCommit.Row.By(t.b.Open()) == method.Operators {
 		get.description, put.description, remove.description = "For operators.", "For operators.", "For operators."
-		put.parameters, remove.parameters = append(put.parameters, parameter("Reason")), append(remove.parameters, parameter("Reason"))
+		put.parameters, remove.parameters = append(put.parameters, parameter("Reason")),
+			append(remove.parameters, parameter("Reason"))
 	}
 	t.add("kv-entry", http.MethodGet, "kv_entry", get)
 	t.add("kv-entry", http.MethodPut, "kv_put_entry", put)
@@ -505,7 +529,8 @@ func (t *typeDocument) feed() {
 	o := operation{
 		summary: "Follows the changes of entries, in scopes with log in their policy: brings those after a position, and then each as it happens.",
 		parameters: []any{
-			query("prefix", "A prefix to follow, as a JSON array, up to 16 times. Absent means all.", object{"type": "array", "items": object{"type": "string"}}),
+			query("prefix",
+				"A prefix to follow, as a JSON array, up to 16 times. Absent means all.", object{"type": "array", "items": object{"type": "string"}}),
 			parameter("After"), parameter("LastEventID"),
 		},
 		success: serverSentEvents("Server-sent events: change with the position as its id, reset if some are no longer kept, cairn.bye with an error as the last.",

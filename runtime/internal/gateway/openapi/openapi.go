@@ -108,12 +108,15 @@ func (d *document) nodePaths() {
 			query("type", "The actor type; without it, actors of all types.", object{"type": "string"}),
 			query("prefix", "A leading part of the key; given more than once, the parts in order.",
 				object{"type": "array", "items": object{"type": "string"}}),
-			query("where", "A condition, such as plan=pro, size>1MiB, updated<2026-01-31 or state=failed; given more than once, all of them hold. An actor without the attribute meets no condition on it. Without a type, they select actors of all types.",
+			query("where",
+				"A condition, such as plan=pro, size>1MiB, updated<2026-01-31 or state=failed; given more than once, all of them hold. An actor without the attribute meets no condition on it. Without a type, they select actors of all types.",
 				object{"type": "array", "items": object{"type": "string"}}),
-			query("sort", "What orders the actors: key, state, size, updated or an attribute, after - from the last to the first. Actors of the same value are in the order of their types and keys. Actors without the attribute are left out. Without a type, key orders by type first. Without sort and where, the order is that of key.", object{"type": "string"}),
+			query("sort",
+				"What orders the actors: key, state, size, updated or an attribute, after - from the last to the first. Actors of the same value are in the order of their types and keys. Actors without the attribute are left out. Without a type, key orders by type first. Without sort and where, the order is that of key.", object{"type": "string"}),
 			query("limit", "How many actors a page has at most; 100 by default.", between(1, d.node.MaxPage)),
 			query("cursor", "Continues an earlier page: its cursor.", object{"type": "string"}),
-			query("brief", "Sets only id, type and key of each actor, which is much cheaper.", object{"type": "boolean"}),
+			query("brief", "Sets only id, type and key of each actor, which is much cheaper.",
+				object{"type": "boolean"}),
 		},
 		success: answer("A page.", shape.of(typeOf[host.ListPage]())),
 	})
@@ -122,9 +125,11 @@ func (d *document) nodePaths() {
 			id: "runs", tag: tag, summary: "Lists the workflow runs that are paused or have failed, without waking an actor.",
 			parameters: []any{
 				query("type", "The actor type; without it, runs of all types.", object{"type": "string"}),
-				query("state", "The state; without it, both.", object{"type": "string", "enum": []string{"paused", "failed"}}),
+				query("state", "The state; without it, both.",
+					object{"type": "string", "enum": []string{"paused", "failed"}}),
 				query("reason", "Why the run is paused.", object{"type": "string"}),
-				query("before", "Only runs that were paused, or had failed, at this time.", object{"type": "string", "format": "date-time"}),
+				query("before", "Only runs that were paused, or had failed, at this time.",
+					object{"type": "string", "format": "date-time"}),
 				query("limit", "How many runs a page has at most; 100 by default.", between(1, d.node.MaxPage)),
 				query("cursor", "Continues an earlier page: its cursor.", object{"type": "string"}),
 			},
@@ -141,14 +146,16 @@ func (d *document) nodePaths() {
 			"is too slow for is left out, and a record with a gap says so.",
 		parameters: []any{
 			query("type", "Only actors of this type.", object{"type": "string"}),
-			query("prefix", "A leading part of the key; given more than once, the parts in order.", object{"type": "array", "items": object{"type": "string"}}),
+			query("prefix", "A leading part of the key; given more than once, the parts in order.",
+				object{"type": "array", "items": object{"type": "string"}}),
 			query("kinds", "Only changes of these kinds, with commas between them.", object{"type": "string"}),
 		},
 		success: serverSentEvents("A stream of changes.", object{"changes": shape.of(typeOf[changes.Record]())}),
 	})
 	log := d.auditLog("Shows what operators did to actors: the audit log.",
 		query("type", "The actor type; without it, records of actors of all types.", object{"type": "string"}),
-		query("prefix", "A leading part of the key; given more than once, the parts in order.", object{"type": "array", "items": object{"type": "string"}}))
+		query("prefix", "A leading part of the key; given more than once, the parts in order.",
+			object{"type": "array", "items": object{"type": "string"}}))
 	log.id, log.tag = "audit", tag
 	d.path("/-/audit", http.MethodGet, log)
 	if d.node.Traces {
@@ -157,8 +164,10 @@ func (d *document) nodePaths() {
 			parameters: []any{
 				query("trace", "The id of the trace.", object{"type": "string", "pattern": "^[0-9a-f]{32}$"}),
 				query("type", "Only actors of this type.", object{"type": "string"}),
-				query("start", "Only spans that go on at this time or later.", object{"type": "string", "format": "date-time"}),
-				query("end", "Only spans that begin before this time.", object{"type": "string", "format": "date-time"}),
+				query("start", "Only spans that go on at this time or later.",
+					object{"type": "string", "format": "date-time"}),
+				query("end", "Only spans that begin before this time.",
+					object{"type": "string", "format": "date-time"}),
 				query("cursor", "Continues an earlier page: its cursor.", object{"type": "string"}),
 			},
 			success: answer("A page.", shape.of(typeOf[trace.FindPage]())),
@@ -171,8 +180,10 @@ func (d *document) nodePaths() {
 		})
 		d.path("/-/traces/sampling", http.MethodPut, operation{
 			id: "setSampling", tag: tag, summary: "Replaces the rules for traces until the next start of the node. What the body lacks is as configured.",
-			parameters: []any{parameter("Reason")}, body: object{"content": inJSON(shaper{d: d, input: true}.of(typeOf[trace.Sampling]()))},
-			success: rules, errors: append(slices.Clone(plainStatuses), http.StatusUnsupportedMediaType, http.StatusRequestEntityTooLarge),
+			parameters: []any{parameter("Reason")}, body: object{"content": inJSON(shaper{d: d,
+				input: true}.of(typeOf[trace.Sampling]()))},
+			success: rules, errors: append(slices.Clone(plainStatuses),
+				http.StatusUnsupportedMediaType, http.StatusRequestEntityTooLarge),
 		})
 	}
 	if d.node.Usage {
@@ -181,12 +192,14 @@ func (d *document) nodePaths() {
 		d.path("/-/usage", http.MethodGet, operation{
 			id: "usage", tag: tag, summary: "Says what actors did on a day, in the order of their keys, without waking them.",
 			parameters: []any{
-				query("day", "The day, in UTC; today by default. 35 days are kept.", object{"type": "string", "format": "date"}),
+				query("day", "The day, in UTC; today by default. 35 days are kept.",
+					object{"type": "string", "format": "date"}),
 				query("type", "The actor type; without it, actors of all types.", object{"type": "string"}),
 				query("prefix", "A leading part of the key; given more than once, the parts in order.",
 					object{"type": "array", "items": object{"type": "string"}}),
 				query("limit", "How many actors a page has at most; 100 by default.", between(1, usage.MaxPage)),
-				query("cursor", "Continues an earlier page: its cursor, which is also in the header Cairn-Cursor.", object{"type": "string"}),
+				query("cursor",
+					"Continues an earlier page: its cursor, which is also in the header Cairn-Cursor.", object{"type": "string"}),
 				query("format", "What the answer is.", object{"type": "string", "enum": []string{"json", "csv"}}),
 			},
 			success: page,
@@ -359,7 +372,8 @@ func (d *document) components() object {
 				"The token of the caller's connection, for clients whose connection carries events only.", object{"type": "string"}),
 			"LastEventID": header("Last-Event-ID", "The id of the last event that the client has; the same as after=.",
 				position),
-			"After": query("after", "The position of what the client got last, the id of its event; what follows comes.", position),
+			"After": query("after",
+				"The position of what the client got last, the id of its event; what follows comes.", position),
 		},
 		"headers": object{
 			"Cairn-Version": object{"description": "The version of the actor that the answer reflects.",

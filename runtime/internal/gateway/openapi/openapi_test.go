@@ -193,7 +193,8 @@ func TestPositionsFitTheDocument(t *testing.T) {
 	const life = "0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14"
 	for _, name := range []string{"After", "LastEventID"} {
 		s := d.schema("/components/parameters/" + name + "/schema")
-		for _, text := range []string{"0", "17", "17@" + life, "", "x", "-1", "+1", "1@", "1@2", "1@" + life + "0", "17@" + strings.ToUpper(life)} {
+		for _, text := range []string{"0", "17", "17@" + life, "", "x", "-1", "+1", "1@", "1@2", "1@" + life + "0",
+			"17@" + strings.ToUpper(life)} {
 			_, fault := host.ParsePosition(text)
 			if err := s.Validate(text); (err == nil) != (fault == nil) {
 				t.Errorf("%s %q: the schema says %v, the node %v", name, text, err, fault)
@@ -207,7 +208,8 @@ func TestPositionsFitTheDocument(t *testing.T) {
 			return
 		}
 		bodies++
-		for text, valid := range map[string]bool{`{"after":17,"life":"` + life + `"}`: true, `{"life":"","after":0}`: true, `{"life":"x"}`: false} {
+		for text, valid := range map[string]bool{`{"after":17,"life":"` + life + `"}`: true,
+			`{"life":"","after":0}`: true, `{"life":"x"}`: false} {
 			err := d.schema(pointer).Validate(decode(t, text))
 			errorIf(t, (err == nil) != valid, "the body %s of connect: %v", text, err)
 		}
@@ -315,7 +317,8 @@ func TestValuesStandUnderTheNamesThatTheyBelongTo(t *testing.T) {
 		{"sql.exec", "responses/200", `{"columns":[{"name":"a"}],"rows":[[9007199254740993,null,{"base64":""}]],"changes":0}`, true},
 		{"sql.exec", "responses/200", `{"columns":[],"rows":[{}],"changes":0}`, false},
 	} {
-		schema := d.schema("/paths/~1actors~1tenant~1{key}~1-~1call~1" + test.method + "/post/" + test.part + "/content/application~1json/schema")
+		schema := d.schema("/paths/~1actors~1tenant~1{key}~1-~1call~1" + test.method + "/post/" + test.part +
+			"/content/application~1json/schema")
 		err := schema.Validate(decode(t, test.value))
 		errorIf(t, (err == nil) != test.good, "%s %s %s: %v", test.method, test.part, test.value, err)
 	}

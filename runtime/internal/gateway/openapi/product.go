@@ -16,7 +16,8 @@ var products = []product{
 		summary: "Lists the instances of the key-value store as Codebolt sees it. The other routes are those of its REST interface.",
 		answer: object{"type": "array", "items": object{"type": "object", "properties": object{
 			"id": object{"type": "string"}, "name": object{"type": "string"}, "description": object{"type": "string"},
-			"recordCount": object{"type": "integer"}, "namespaces": object{"type": "array", "items": object{"type": "string"}},
+			"recordCount": object{"type": "integer"}, "namespaces": object{"type": "array",
+				"items": object{"type": "string"}},
 			"createdAt": object{}, "updatedAt": object{},
 		}}},
 	},
@@ -28,7 +29,8 @@ var products = []product{
 		path: "keyval/api/keys", verb: "keyval",
 		summary: "Lists entries of the key-value store as KeyVal shows them. The other routes are those of its REST interface.",
 		answer: object{"type": "array", "items": object{"type": "object", "properties": object{
-			"key": object{"type": "array", "items": object{}}, "value": object{}, "versionstamp": object{"type": []string{"string", "null"}},
+			"key": object{"type": "array",
+				"items": object{}}, "value": object{}, "versionstamp": object{"type": []string{"string", "null"}},
 		}}},
 	},
 	{

@@ -161,7 +161,8 @@ func anyOf(schemas []any) any {
 // prefixes are what the names of schemas begin with, by the package that declares the struct.
 var prefixes = map[string]string{
 	reflect.TypeFor[wfhost.RunStatus]().PkgPath(): "Workflow", reflect.TypeFor[wfhost.Failure]().PkgPath(): "Workflow",
-	reflect.TypeFor[kv.Entry]().PkgPath(): "KV", reflect.TypeFor[token.Token]().PkgPath(): "Token", reflect.TypeFor[usage.Work]().PkgPath(): "Usage",
+	reflect.TypeFor[kv.Entry]().PkgPath(): "KV", reflect.TypeFor[token.Token]().
+						PkgPath(): "Token", reflect.TypeFor[usage.Work]().PkgPath(): "Usage",
 	reflect.TypeFor[trace.Span]().PkgPath(): "Trace", reflect.TypeFor[audit.Record]().PkgPath(): "Audit",
 	reflect.TypeFor[changes.Record]().PkgPath(): "Changes",
 }

@@ -103,7 +103,8 @@ func (d *Door) CheckOrigin(w http.ResponseWriter, r *http.Request, exposed strin
 		if safe || site == "same-origin" || site == "none" {
 			return nil
 		}
-		return host.Errorf(host.PermissionDenied, "a request of another site must carry an Origin that this node allows")
+		return host.Errorf(host.PermissionDenied,
+			"a request of another site must carry an Origin that this node allows")
 	}
 	origin := origins[0]
 	if d.any || d.origins[origin] {

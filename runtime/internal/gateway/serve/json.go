@@ -55,7 +55,8 @@ func DecodeJSON(data []byte, v any) *host.Error {
 	case kind != nil:
 		return host.Errorf(host.InvalidArgument, "an object is expected, not: %s", host.Clip(kind.Value))
 	}
-	return host.Errorf(host.InvalidArgument, "the object does not fit: %s", host.Clip(strings.TrimPrefix(err.Error(), "json: ")))
+	return host.Errorf(host.InvalidArgument, "the object does not fit: %s",
+		host.Clip(strings.TrimPrefix(err.Error(), "json: ")))
 }
 
 // wrong is the error for a member that is wrong.

@@ -63,6 +63,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 
 // crowded returns the error for a body that there is no memory for.
 func (m *Memory) crowded() *host.Error {
-	return host.Errorf(host.Overloaded, "the bodies of other requests and what waits for other clients take all of %d bytes", m.limit).
+	return host.Errorf(host.Overloaded,
+		"the bodies of other requests and what waits for other clients take all of %d bytes", m.limit).
 		With("limit", strconv.FormatInt(m.limit, 10)).Retry()
 }

@@ -153,7 +153,8 @@ func TestRetryAfterIsAsLongAsTheErrorAsksFor(t *testing.T) {
 		{"retry_at", "", "1"}, {"retry_at", "soon", "1"}, {"retry_at", "2026-01-02T03:04:00Z", "1"},
 		{"retry_at", "2026-01-02T03:04:15.5Z", "11"}, {"retry_at", "2027-01-02T03:04:05Z", "3600"},
 		{"retry_after_ms", "", "1"}, {"retry_after_ms", "-5", "1"}, {"retry_after_ms", "soon", "1"}, {"retry_after_ms", "0", "1"},
-		{"retry_after_ms", "1000", "1"}, {"retry_after_ms", "1001", "2"}, {"retry_after_ms", "90000", "90"}, {"retry_after_ms", "99999999999999999", "3600"},
+		{"retry_after_ms", "1000", "1"}, {"retry_after_ms", "1001", "2"}, {"retry_after_ms", "90000",
+			"90"}, {"retry_after_ms", "99999999999999999", "3600"},
 	} {
 		same(t, retryAfter(host.Errorf(host.Overloaded, "x").With(c[0], c[1]), now), c[2], c[0], c[1])
 	}

@@ -71,7 +71,8 @@ func (o Options) validate() error {
 		}
 	}
 	o.Limits.check(fault)
-	fault(o.Gatherer == nil, "Registerer is set and cannot be gathered from, and Gatherer is nil: /metrics would be empty")
+	fault(o.Gatherer == nil,
+		"Registerer is set and cannot be gathered from, and Gatherer is nil: /metrics would be empty")
 	for i := range len(o.Token) {
 		if c := o.Token[i]; c <= ' ' || c > '~' {
 			fault(true, "Token has a byte at position %d that is not printable ASCII", i)

@@ -10,7 +10,8 @@ import (
 func (x *Exchange) Identify() {
 	o := &audit.Origin{Channel: "http", Remote: x.R.RemoteAddr}
 	if values := x.R.Header[audit.Header]; len(values) > 1 {
-		x.reasonFault = host.Errorf(host.InvalidArgument, "there is more than one %s header", audit.Header).With("field", audit.Header)
+		x.reasonFault = host.Errorf(host.InvalidArgument, "there is more than one %s header",
+			audit.Header).With("field", audit.Header)
 	} else if len(values) == 1 {
 		o.Reason, x.reasonFault = audit.ParseReason(values[0])
 	}

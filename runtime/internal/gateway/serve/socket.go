@@ -223,7 +223,8 @@ func (s *Socket) Send(payload []byte) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	if n := s.waiting(); n >= s.front.Limits.ConnectionBytes || n > s.front.Limits.StreamBufferBytes && s.front.Memory.over() {
+	if n := s.waiting(); n >= s.front.Limits.ConnectionBytes ||
+		n > s.front.Limits.StreamBufferBytes && s.front.Memory.over() {
 		s.tooMuch = true
 		return ErrSlow
 	}

@@ -55,7 +55,8 @@ func (f *Front) Admit(ctx context.Context, kind Kind) (*Stay, *host.Error) {
 	case f.closing.Load():
 		return nil, ErrShutdown
 	case others >= most:
-		return nil, host.Errorf(host.Overloaded, "there are too many %s", what).With("limit", strconv.Itoa(most)).Retry()
+		return nil, host.Errorf(host.Overloaded, "there are too many %s", what).
+			With("limit", strconv.Itoa(most)).Retry()
 	}
 	if kind != EventStream {
 		f.connections++

@@ -59,7 +59,8 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		s.early = append(s.early, b...)
 	}
 	h.socket = s
-	return s, bufio.NewReadWriter(bufio.NewReaderSize(s, socketReadBuffer), bufio.NewWriterSize(s, socketWriteBuffer)), nil
+	return s, bufio.NewReadWriter(bufio.NewReaderSize(s, socketReadBuffer),
+		bufio.NewWriterSize(s, socketWriteBuffer)), nil
 }
 
 // Upgrade makes the request a WebSocket. On failure it answers, with refusal if there is one, and
@@ -141,7 +142,8 @@ func (s *Socket) Next(decode func(data []byte) *host.Error) (held int64, fault *
 	case n > limits.BodyBytes:
 		return 0, TooLong("message", limits.BodyBytes, limits.BodyBytes+1), websocket.StatusMessageTooBig
 	case typ != websocket.MessageText:
-		return 0, host.Errorf(host.InvalidArgument, "messages are JSON text, not binary"), websocket.StatusUnsupportedData
+		return 0, host.Errorf(host.InvalidArgument, "messages are JSON text, not binary"),
+			websocket.StatusUnsupportedData
 	}
 	if fault = decode(buf.Bytes()); fault != nil {
 		return 0, fault, 0

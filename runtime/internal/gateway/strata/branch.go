@@ -332,7 +332,8 @@ func (in *branchMerge) run(c *call) (any, error) {
 	if !known {
 		return nil, invalid("strategy", "is %.40q; it is Strict, LastWriterWins or Ours", in.Strategy)
 	}
-	merged, err := c.store.Merge(c.ctx, kv.MergeConfig{Source: kv.Point{Branch: stored(source)}, Target: stored(target), Strategy: strategy})
+	merged, err := c.store.Merge(c.ctx,
+		kv.MergeConfig{Source: kv.Point{Branch: stored(source)}, Target: stored(target), Strategy: strategy})
 	if err != nil {
 		if missing(err) { // there is no actor
 			err = noBranch(source)
@@ -360,7 +361,8 @@ func (in *branchMerge) run(c *call) (any, error) {
 	}
 	for _, at := range merged.Conflicts {
 		if space, key, is := names(at.Key); is {
-			out.Conflicts = append(out.Conflicts, conflict{space, key, shownOf(at.Base), shownOf(at.Source), shownOf(at.Target)})
+			out.Conflicts = append(out.Conflicts,
+				conflict{space, key, shownOf(at.Base), shownOf(at.Source), shownOf(at.Target)})
 		}
 	}
 	return map[string]any{"BranchMerged": out}, nil

@@ -39,7 +39,8 @@ func TestBranches(t *testing.T) {
 	s.want(`{"KvScanResult":[["a",{"Int":2}],["d",{"Int":2}]]}`, `{"KvScan":{"branch":"feature"}}`)
 	s.want(`{"Uint":2}`, `{"KvCount":{"branch":"feature"}}`)
 	s.want(`{"BoolList":[true,false]}`, `{"KvBatchExists":{"branch":"feature","keys":["a","b"]}}`)
-	if got := ok(`{"KvGetv":{"branch":"feature","key":"a"}}`); !strings.HasPrefix(got, `{"VersionHistory":[{"op":"set","version":N,"timestamp":N,"value":{"Int":2}}`) {
+	if got := ok(`{"KvGetv":{"branch":"feature","key":"a"}}`); !strings.HasPrefix(got,
+		`{"VersionHistory":[{"op":"set","version":N,"timestamp":N,"value":{"Int":2}}`) {
 		t.Error(got)
 	}
 	s.want(`{"BranchDiff":{"branch_a":"default","branch_b":"feature","added":[{"space":"default","key":"d","value_b":{"Int":2}}],`+
@@ -58,11 +59,13 @@ func TestBranches(t *testing.T) {
 		`"conflicts":[{"space":"default","key":"a","base_value":{"Int":1},"source_value":{"Int":2},"target_value":{"Int":3}}],"total_conflicts":1}}`,
 		`{"BranchMerge":{"source":"feature","target":"default","strategy":"Strict"}}`)
 	s.want(`{"Keys":["a","b","e"]}`, `{"KvList":{}}`)
-	s.fails(400, "InvalidInput", "Strict, LastWriterWins or Ours", `{"BranchMerge":{"source":"feature","target":"default","strategy":"Theirs"}}`)
+	s.fails(400, "InvalidInput", "Strict, LastWriterWins or Ours",
+		`{"BranchMerge":{"source":"feature","target":"default","strategy":"Theirs"}}`)
 	s.fails(400, "InvalidInput", "Strict, LastWriterWins or Ours", `{"BranchMerge":{"source":"feature","target":"default"}}`)
 	s.fails(404, "BranchNotFound", "", `{"BranchMerge":{"source":"feature","target":"other","strategy":"Strict"}}`)
 	merge := ok(`{"BranchMerge":{"source":"feature","target":"default","strategy":"Ours"}}`)
-	errorIf(t, !strings.Contains(merge, `"keys_applied":1,"keys_deleted":1,"merge_version":`) || strings.Contains(merge, "null") || !strings.Contains(merge, `"total_conflicts":1`),
+	errorIf(t, !strings.Contains(merge, `"keys_applied":1,"keys_deleted":1,"merge_version":`) ||
+		strings.Contains(merge, "null") || !strings.Contains(merge, `"total_conflicts":1`),
 		"%v", merge)
 	s.want(`{"KvScanResult":[["a",{"Int":3}],["d",{"Int":2}],["e",{"Int":1}]]}`, `{"KvScan":{}}`)
 	ok(`{"BranchCreate":{"branch_id":"again"}}`)
@@ -103,7 +106,8 @@ func TestATransactionOnABranch(t *testing.T) {
 	tx.want(`{"Version":null}`, `{"KvPut":{"branch":"feature","key":"a","value":2}}`)
 	tx.want(`{"Keys":["a"]}`, `{"KvList":{"branch":"feature"}}`)
 	tx.fails(400, "InvalidInput", `the transaction is on \"feature\"`, `{"KvGet":{"branch":"default","key":"a"}}`)
-	for _, command := range []string{`{"BranchCreate":{"branch_id":"x"}}`, `{"BranchFork":{"source":"default","destination":"x"}}`, `"BranchList"`, `{"BranchGet":{"branch":"x"}}`,
+	for _, command := range []string{`{"BranchCreate":{"branch_id":"x"}}`,
+		`{"BranchFork":{"source":"default","destination":"x"}}`, `"BranchList"`, `{"BranchGet":{"branch":"x"}}`,
 		`{"BranchExists":{"branch":"x"}}`, `{"BranchDelete":{"branch":"feature"}}`, `{"BranchDiff":{"branch_a":"default","branch_b":"feature"}}`, `{"BranchMerge":{"source":"feature","target":"default","strategy":"Ours"}}`} {
 		tx.fails(400, "InvalidInput", "no part of a transaction", command)
 	}

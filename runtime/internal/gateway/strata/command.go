@@ -76,7 +76,8 @@ func parse(body []byte) (session string, cmd command, err error) {
 	}
 	make, known := commands[name]
 	if !known {
-		return "", nil, invalid("command", "%.80q is not known; known are: %s", name, strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
+		return "", nil, invalid("command", "%.80q is not known; known are: %s", name,
+			strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
 	}
 	if string(input) == "null" {
 		input = json.RawMessage("{}")

@@ -91,7 +91,8 @@ func (s *space) keepHistory() error {
 	kept, err := s.kept()
 	if err == nil && !kept {
 		if err = s.there(); err == nil {
-			_, err = s.c.store.ExtendScope(s.c.ctx, kv.Key{s.name}, kv.Policy{KeepVersions: keepVersions, KeepFor: keepForHours * time.Hour})
+			_, err = s.c.store.ExtendScope(s.c.ctx, kv.Key{s.name},
+				kv.Policy{KeepVersions: keepVersions, KeepFor: keepForHours * time.Hour})
 		}
 	}
 	if host.CodeOf(err) == host.PermissionDenied {
@@ -224,7 +225,8 @@ func (in *kvDelete) run(c *call) (any, error) {
 		return map[string]any{"Bool": existed}, err
 	}
 	c.link.existing = true
-	r, err := s.store.Commit(c.ctx, kv.Commit{Checks: []kv.Check{kv.Exists(key)}, Mutations: []kv.Mutation{kv.Delete(key)}})
+	r, err := s.store.Commit(c.ctx,
+		kv.Commit{Checks: []kv.Check{kv.Exists(key)}, Mutations: []kv.Mutation{kv.Delete(key)}})
 	if missing(err) {
 		return map[string]any{"Bool": false}, s.there()
 	}
@@ -326,7 +328,8 @@ func (in *kvList) run(c *call) (any, error) {
 	if in.Cursor != nil {
 		after = string(*in.Cursor)
 	}
-	err = s.list(from, in.Prefix, after, limit, true, func(key string, _ *kv.Entry) { out.Keys = append(out.Keys, key) })
+	err = s.list(from, in.Prefix, after, limit, true,
+		func(key string, _ *kv.Entry) { out.Keys = append(out.Keys, key) })
 	if len(out.Keys) > limit {
 		out.Keys = out.Keys[:limit]
 		out.Cursor = out.Keys[limit-1]
@@ -335,13 +338,15 @@ func (in *kvList) run(c *call) (any, error) {
 }
 
 // list visits up to one more than limit entries that come behind a key, "" for the first.
-func (s *space) list(from entries, prefix *text, after string, limit int, keysOnly bool, visit func(key string, e *kv.Entry)) error {
+func (s *space) list(from entries, prefix *text, after string, limit int, keysOnly bool,
+	visit func(key string, e *kv.Entry)) error {
 	of, err := s.selection(prefix, after)
 	if err != nil {
 		return err
 	}
 	n := 0
-	for e, err := range from.All(s.c.ctx, kv.ListConfig{Selection: of, KeysOnly: keysOnly, Limit: min(limit+1, hostkv.MaxPage)}) {
+	for e, err := range from.All(s.c.ctx,
+		kv.ListConfig{Selection: of, KeysOnly: keysOnly, Limit: min(limit+1, hostkv.MaxPage)}) {
 		if err != nil {
 			return err
 		}

@@ -95,7 +95,8 @@ func (s *store) fails(status int, name, text, command string) {
 
 func (s *store) failed(code int, got string, status int, name, text, command string) {
 	s.T.Helper()
-	errorIf(s.T, code != status || !errorForm.MatchString(got) || !strings.Contains(got, `"name":"`+name+`"`) || !strings.Contains(got, text),
+	errorIf(s.T, code != status || !errorForm.MatchString(got) || !strings.Contains(got, `"name":"`+name+`"`) ||
+		!strings.Contains(got, text),
 		"%.200s: %d %s, not %d %s with %q", command, code, got, status, name, text)
 }
 

@@ -98,13 +98,16 @@ func (r *sessions) take(s *session, n usage) error {
 		mine, all, who := r.taken[takers[i]], r.taken[takers[i+1]], [...]string{"this caller", "this actor"}[i]
 		shared := most.transactions - most.transactions/3
 		if n.transactions > 0 && all.transactions >= most.transactions {
-			return host.Errorf(host.Overloaded, "all %d transactions of %s are taken; one ends %s after its last command", most.transactions, [...]string{"this actor", "the node"}[i], idle).Retry()
+			return host.Errorf(host.Overloaded,
+				"all %d transactions of %s are taken; one ends %s after its last command", most.transactions, [...]string{"this actor", "the node"}[i], idle).Retry()
 		}
 		if n.transactions > 0 && !newcomer && mine.transactions+all.transactions+2 > shared {
-			return host.Errorf(host.Overloaded, "%s has %d transactions, and the rest is for others; one ends %s after its last command", who, mine.transactions, idle).Retry()
+			return host.Errorf(host.Overloaded,
+				"%s has %d transactions, and the rest is for others; one ends %s after its last command", who, mine.transactions, idle).Retry()
 		}
 		if n.bytes > 0 && mine.bytes+all.bytes+2*n.bytes > most.bytes {
-			return host.Errorf(host.Overloaded, "the transactions of %s take %d bytes, and the rest is for others", who, mine.bytes).Retry()
+			return host.Errorf(host.Overloaded,
+				"the transactions of %s take %d bytes, and the rest is for others", who, mine.bytes).Retry()
 		}
 	}
 	r.count(s, n)
@@ -169,7 +172,8 @@ func (r *sessions) begin(s *session) error {
 	r.sweep(now)
 	if was := r.open[s.key]; was != nil {
 		if !was.lapsed {
-			return named("TransactionAlreadyActive", host.FailedPrecondition, "the session has a transaction; commit or roll it back first")
+			return named("TransactionAlreadyActive", host.FailedPrecondition,
+				"the session has a transaction; commit or roll it back first")
 		}
 		r.forget(was)
 	}
@@ -389,7 +393,8 @@ func (in *txnBegin) run(c *call) (any, error) {
 		return nil, err
 	}
 	s := &session{
-		key: keyOfSession(c.Request, name), link: c.link, store: c.store, branch: branch, readOnly: in.Options != nil && in.Options.ReadOnly,
+		key: keyOfSession(c.Request,
+			name), link: c.link, store: c.store, branch: branch, readOnly: in.Options != nil && in.Options.ReadOnly,
 		began: time.Now(), tx: c.store.Branch(stored(branch)).Begin(), spaces: make(map[string]struct{}),
 	}
 	if err := c.sessions.begin(s); err != nil {

@@ -37,7 +37,8 @@ func TestATransactionReadsItsOwnWrites(t *testing.T) {
 	tx.want(`{"Keys":["c"]}`, `{"KvList":{"cursor":"a"}}`)
 	tx.want(`{"Uint":2}`, `{"KvCount":{}}`)
 	tx.want(`{"KvScanResult":[["c",{"Int":3}]]}`, `{"KvScan":{"start":"b"}}`)
-	tx.want(`{"BatchResults":[{"version":null,"error":null},{"version":null,"error":"key must not be empty"}]}`, `{"KvBatchPut":{"entries":[{"key":"d","value":4},{"key":"","value":5}]}}`)
+	tx.want(`{"BatchResults":[{"version":null,"error":null},{"version":null,"error":"key must not be empty"}]}`,
+		`{"KvBatchPut":{"entries":[{"key":"d","value":4},{"key":"","value":5}]}}`)
 	tx.want(`{"BatchGetResults":[{"value":{"Int":4}},{}]}`, `{"KvBatchGet":{"keys":["d","b"]}}`)
 	tx.want(`{"BatchResults":[{"version":null,"error":null}]}`, `{"KvBatchDelete":{"keys":["d"]}}`)
 	tx.want(`{"BoolList":[false,true]}`, `{"KvBatchExists":{"keys":["d","c"]}}`)
@@ -63,7 +64,8 @@ func TestATransactionReadsItsOwnWrites(t *testing.T) {
 
 // A key that appears in what was listed, counted or scanned is a conflict, and so is one that goes.
 func TestAPhantomIsAConflict(t *testing.T) {
-	for _, read := range []string{`{"KvList":{"prefix":"p"}}`, `{"KvCount":{"prefix":"p"}}`, `{"KvScan":{"start":"p"}}`, `{"KvList":{"prefix":"p","limit":1}}`, `{"KvGet":{"key":"p2"}}`, `{"KvBatchExists":{"keys":["p2"]}}`} {
+	for _, read := range []string{`{"KvList":{"prefix":"p"}}`, `{"KvCount":{"prefix":"p"}}`, `{"KvScan":{"start":"p"}}`,
+		`{"KvList":{"prefix":"p","limit":1}}`, `{"KvGet":{"key":"p2"}}`, `{"KvBatchExists":{"keys":["p2"]}}`} {
 		s := open(t)
 		s.want(`{"Version":3}`, `{"KvPut":{"key":"p1","value":1}}`)
 		tx := s.in("s")
@@ -82,7 +84,8 @@ func TestNoCommandBypassesATransaction(t *testing.T) {
 	s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
 	tx := s.in("s")
 	tx.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
-	for _, command := range []string{`{"KvGet":{"key":"a","at_version":3}}`, `{"KvList":{"at_version":3}}`, `{"KvGetv":{"key":"a"}}`, `{"KvSample":{}}`, `{"KvScan":{"at_version":3}}`, `{"KvCount":{"as_of":3}}`} {
+	for _, command := range []string{`{"KvGet":{"key":"a","at_version":3}}`, `{"KvList":{"at_version":3}}`,
+		`{"KvGetv":{"key":"a"}}`, `{"KvSample":{}}`, `{"KvScan":{"at_version":3}}`, `{"KvCount":{"as_of":3}}`} {
 		tx.fails(400, "InvalidInput", "no part of a transaction", command)
 	}
 	tx.fails(409, "TransactionAlreadyActive", "commit or roll it back", `{"TxnBegin":{}}`)
@@ -179,7 +182,8 @@ func TestSessionsOfTwoActors(t *testing.T) {
 func TestSessionsOfTwoTokens(t *testing.T) {
 	s := open(t)
 	s.want(`{"Version":3}`, `{"KvPut":{"key":"k","value":"secret"}}`)
-	one, two := s.in("s").tok(`{"rights":["read","write"],"prefix":["default"]}`), s.in("s").tok(`{"rights":["read","write"],"prefix":["other"]}`)
+	one, two := s.in("s").tok(`{"rights":["read","write"],"prefix":["default"]}`),
+		s.in("s").tok(`{"rights":["read","write"],"prefix":["other"]}`)
 	one.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
 	one.want(`{"Maybe":{"String":"secret"}}`, `{"KvGet":{"key":"k"}}`)
 	two.want(`{"Bool":false}`, `"TxnIsActive"`)
@@ -228,7 +232,8 @@ func TestCallersShareTransactions(t *testing.T) {
 	many := `{"KvBatchGet":{"keys":[` + strings.Repeat(`"k",`, 999) + `"k"]}}` // counts as half a megabyte
 	begun, full := 0, 0
 	for i := range 102 {
-		status, got := greedy.request("POST", "execute", fmt.Sprintf(`{"session":"s%d","command":{"TxnBegin":{}}}`, i), fmt.Sprint("Cookie: c=", i))
+		status, got := greedy.request("POST", "execute", fmt.Sprintf(`{"session":"s%d","command":{"TxnBegin":{}}}`, i),
+			fmt.Sprint("Cookie: c=", i))
 		if status == 200 {
 			begun++
 		} else {
@@ -289,7 +294,8 @@ func TestSessionsAtOnce(t *testing.T) {
 		})
 		all.Go(func() { // a session that many requests use and end
 			for range 30 {
-				for _, command := range []string{`{"TxnBegin":{}}`, `{"KvPut":{"key":"other","value":1}}`, `{"KvList":{}}`, `"TxnRollback"`} {
+				for _, command := range []string{`{"TxnBegin":{}}`, `{"KvPut":{"key":"other","value":1}}`,
+					`{"KvList":{}}`, `"TxnRollback"`} {
 					s.in("shared").do(command)
 				}
 			}

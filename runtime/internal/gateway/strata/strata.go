@@ -18,7 +18,8 @@ const (
 )
 
 // New returns the interface.
-func New(call func(context.Context, *host.Request) (host.Reply, error), operation func(typ, method string) serve.Operation) *kvrest.Interface {
+func New(call func(context.Context, *host.Request) (host.Reply, error),
+	operation func(typ, method string) serve.Operation) *kvrest.Interface {
 	s := &server{stores: kv.NewOpener()}
 	s.sessions.open = make(map[sessionKey]*session)
 	s.sessions.taken = make(map[sessionKey]usage)

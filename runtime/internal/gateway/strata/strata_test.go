@@ -23,8 +23,10 @@ func TestEveryCommandOfKeys(t *testing.T) {
 	s.want(`{"KvScanResult":[["b",{"Array":[{"Float":1.0},{"String":"x"}]}]]}`, `{"KvScan":{"start":"b","limit":1}}`)
 	s.want(`{"Uint":3}`, `{"KvCount":{}}`)
 	s.want(`{"Uint":2}`, `{"KvCount":{"prefix":"a"}}`)
-	s.want(`{"SampleResult":{"total_count":2,"items":[{"key":"a","value":{"Int":1}},{"key":"ab","value":"Null"}]}}`, `{"KvSample":{"prefix":"a"}}`)
-	if status, got := s.do(`{"KvSample":{"count":1}}`); status != 200 || !strings.HasPrefix(got, `{"SampleResult":{"total_count":3,"items":[{"key":"`) || strings.Count(got, `"key"`) != 1 {
+	s.want(`{"SampleResult":{"total_count":2,"items":[{"key":"a","value":{"Int":1}},{"key":"ab","value":"Null"}]}}`,
+		`{"KvSample":{"prefix":"a"}}`)
+	if status, got := s.do(`{"KvSample":{"count":1}}`); status != 200 ||
+		!strings.HasPrefix(got, `{"SampleResult":{"total_count":3,"items":[{"key":"`) || strings.Count(got, `"key"`) != 1 {
 		t.Error(status, got)
 	}
 	s.shows(`{"BatchGetResults":[{"value":"Null","version":N,"timestamp":N},{},{"value":{"Int":1},"version":N,"timestamp":N},{"error":"keys[3] must not be empty"}]}`, `{"KvBatchGet":{"keys":["ab","c","a",""]}}`)
@@ -53,7 +55,8 @@ func TestListsHaveLimitsAndCursors(t *testing.T) {
 	s.want(`{"Uint":1001}`, `{"KvCount":{}}`)
 	// Up to 1,000 keys a list is whole. A longer one has a cursor.
 	for _, c := range []string{`{}`, `{"prefix":"k"}`, `{"limit":1000}`} {
-		if _, got := s.do(`{"KvList":` + c + `}`); !strings.HasPrefix(got, `{"Keys":["k0000",`) || !strings.HasSuffix(got, `"k0999"],"cursor":"k0999"}`) {
+		if _, got := s.do(`{"KvList":` + c + `}`); !strings.HasPrefix(got, `{"Keys":["k0000",`) ||
+			!strings.HasSuffix(got, `"k0999"],"cursor":"k0999"}`) {
 			t.Errorf("%s: %.60s ... %s", c, got, got[max(len(got)-60, 0):])
 		}
 	}
@@ -104,15 +107,18 @@ func TestKeyRules(t *testing.T) {
 	before := s.Call("kv.list", `{}`)
 	for key, text := range map[string]string{
 		`""`: "must not be empty", `"a\u0000b"`: "must not contain NUL bytes", `"_strata/x"`: `must not start with \"_strata/\"`,
-		`"_strata/"`: "must not start with", `"` + long + `k"`: "has 1025 bytes; it must not have more than 1024", `"é` + long[1:] + `"`: "has 1025 bytes",
+		`"_strata/"`: "must not start with", `"` + long +
+			`k"`: "has 1025 bytes; it must not have more than 1024", `"é` + long[1:] + `"`: "has 1025 bytes",
 	} {
-		for _, command := range []string{`"KvPut":{"value":1,"key":`, `"KvGet":{"key":`, `"KvDelete":{"key":`, `"KvExists":{"key":`, `"KvGetv":{"key":`} {
+		for _, command := range []string{`"KvPut":{"value":1,"key":`, `"KvGet":{"key":`, `"KvDelete":{"key":`,
+			`"KvExists":{"key":`, `"KvGetv":{"key":`} {
 			s.fails(400, "InvalidInput", "key "+text, `{`+command+key+`}}`)
 		}
 		if key == `""` { // is all
 			continue
 		}
-		for _, command := range []string{`"KvList":{"prefix":`, `"KvCount":{"prefix":`, `"KvSample":{"prefix":`, `"KvList":{"cursor":`, `"KvScan":{"start":`} {
+		for _, command := range []string{`"KvList":{"prefix":`, `"KvCount":{"prefix":`, `"KvSample":{"prefix":`,
+			`"KvList":{"cursor":`, `"KvScan":{"start":`} {
 			s.fails(400, "InvalidInput", " "+text, `{`+command+key+`}}`)
 		}
 		_, got := s.do(`{"KvBatchPut":{"entries":[{"key":` + key + `,"value":1}]}}`)
@@ -164,12 +170,14 @@ func TestFaultyRequests(t *testing.T) {
 	for _, c := range []struct {
 		status     int
 		verb, path string
-	}{{404, "POST", ""}, {404, "POST", "exec"}, {404, "POST", "execute/x"}, {405, "GET", "execute"}, {405, "PUT", "execute"}, {400, "POST", "execute/"}} {
+	}{{404, "POST", ""}, {404, "POST", "exec"}, {404, "POST", "execute/x"}, {405, "GET", "execute"}, {405, "PUT",
+		"execute"}, {400, "POST", "execute/"}} {
 		if code, got := s.request(c.verb, c.path, `{"command":{"KvList":{}}}`); code != c.status || !errorForm.MatchString(got) {
 			t.Errorf("%s %s: %d %s", c.verb, c.path, code, got)
 		}
 	}
-	if code, got := s.request("POST", "execute", `{"command":{"KvList":{}}}`, "Content-Type: text/plain"); code != 415 || !errorForm.MatchString(got) {
+	if code, got := s.request("POST", "execute", `{"command":{"KvList":{}}}`,
+		"Content-Type: text/plain"); code != 415 || !errorForm.MatchString(got) {
 		t.Error(code, got)
 	}
 	same(t, s.Call("kv.list", `{}`), before)
@@ -190,7 +198,8 @@ func TestAnActorThatIsNotThere(t *testing.T) {
 	s.want(`{"SampleResult":{"total_count":0,"items":[]}}`, `{"KvSample":{}}`)
 	s.fails(400, "InvalidInput", "key must not be empty", `{"KvPut":{"key":"","value":1}}`)
 	s.fails(400, "InvalidInput", "value is missing", `{"KvPut":{"key":"a"}}`)
-	for _, command := range []string{`"KvPut":{"branch":"x","key":"a","value":1}`, `"KvDelete":{"branch":"x","key":"a"}`, `"KvGet":{"branch":"x","key":"a"}`,
+	for _, command := range []string{`"KvPut":{"branch":"x","key":"a","value":1}`,
+		`"KvDelete":{"branch":"x","key":"a"}`, `"KvGet":{"branch":"x","key":"a"}`,
 		`"BranchDelete":{"branch":"x"}`, `"BranchFork":{"source":"x","destination":"y"}`, `"BranchMerge":{"source":"x","target":"default","strategy":"Strict"}`} {
 		s.fails(404, "BranchNotFound", "", `{`+command+`}`)
 	}
@@ -231,7 +240,9 @@ func TestHistoryIsBounded(t *testing.T) {
 		s.want(fmt.Sprintf(`{"Version":%d}`, i+3), fmt.Sprintf(`{"KvPut":{"key":"a","value":%d}}`, i))
 	}
 	_, got := s.do(`{"KvGetv":{"key":"a"}}`)
-	if n := strings.Count(got, `"op":"set"`); n != 17 || !strings.HasPrefix(got, `{"VersionHistory":[{"op":"set","version":22,`) || !strings.HasSuffix(got, `"value":{"Int":3}}]}`) { // the last and 16 before
+	// the last and 16 before
+	if n := strings.Count(got, `"op":"set"`); n != 17 ||
+		!strings.HasPrefix(got, `{"VersionHistory":[{"op":"set","version":22,`) || !strings.HasSuffix(got, `"value":{"Int":3}}]}`) {
 		t.Error(n, got)
 	}
 	s.want(`{"Maybe":{"Int":3}}`, `{"KvGet":{"key":"a","at_version":6}}`)
@@ -269,12 +280,15 @@ func TestATimeIsThatOfAVersion(t *testing.T) {
 				s.want(fmt.Sprintf(`{"Bool":%v}`, c.a != "null"), `{"KvExists":{"key":"a"`+at+`}}`)
 				s.want(fmt.Sprintf(`{"BoolList":[%v,false]}`, c.a != "null"), `{"KvBatchExists":{"keys":["a","c"]`+at+`}}`)
 				if c.a != "null" {
-					s.want(`{"KvScanResult":[["a",`+c.a+`]]`+map[string]string{`"a"`: `}`, `"a","b"`: `,"cursor":"b"}`}[c.keys], `{"KvScan":{"limit":1`+at+`}}`)
+					s.want(`{"KvScanResult":[["a",`+c.a+`]]`+
+						map[string]string{`"a"`: `}`, `"a","b"`: `,"cursor":"b"}`}[c.keys], `{"KvScan":{"limit":1`+at+`}}`)
 				}
 			}
 		}
-		s.want(fmt.Sprintf(`{"VersionHistory":[{"op":"set","version":3,"timestamp":%d,"value":{"Int":1}}]}`, first.UnixMicro()), fmt.Sprintf(`{"KvGetv":{"key":"a","as_of":%d}}`, first.UnixMicro()))
-		s.fails(409, "HistoryTrimmed", "1999-12-31T23:59:59.999Z is not known, only from version 2 on", fmt.Sprintf(`{"KvGet":{"key":"a","as_of":%d}}`, first.Add(-time.Microsecond).UnixMicro()))
+		s.want(fmt.Sprintf(`{"VersionHistory":[{"op":"set","version":3,"timestamp":%d,"value":{"Int":1}}]}`,
+			first.UnixMicro()), fmt.Sprintf(`{"KvGetv":{"key":"a","as_of":%d}}`, first.UnixMicro()))
+		s.fails(409, "HistoryTrimmed", "1999-12-31T23:59:59.999Z is not known, only from version 2 on",
+			fmt.Sprintf(`{"KvGet":{"key":"a","as_of":%d}}`, first.Add(-time.Microsecond).UnixMicro()))
 		s.fails(400, "InvalidInput", "no time in microseconds", `{"KvGet":{"key":"a","as_of":18446744073709551615}}`)
 		time.Sleep(26 * time.Hour)                                 // more than it is kept, and until it is purged
 		s.want(`{"Version":8}`, `{"KvPut":{"key":"c","value":1}}`) // behind the purge
@@ -303,7 +317,8 @@ func TestOneActorDoesNotTakeAllTheRoom(t *testing.T) {
 	s := open(t)
 	s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
 	w := s.tok(`{"rights":["write"]}`)
-	many := `{"KvBatchPut":{"entries":[` + strings.Repeat(`{"key":"a","value":1},`, 999) + `{"key":"a","value":1}]}}` // counts as half a megabyte
+	// counts as half a megabyte
+	many := `{"KvBatchPut":{"entries":[` + strings.Repeat(`{"key":"a","value":1},`, 999) + `{"key":"a","value":1}]}}`
 	refused := ""
 	for i := range 9 { // which would have more than all may
 		tx := w.in(fmt.Sprint("x", i))

@@ -90,7 +90,8 @@ func parseValue(text []byte, member string) (kv.Value, error) {
 		return kv.Value{}, host.Errorf(host.InvalidArgument, "%s", err).With("field", member)
 	}
 	if len(p.out) > maxValue {
-		return kv.Value{}, host.OverLimit("bytes of the "+member+" as it is stored", maxValue, int64(len(p.out))).With("field", member)
+		return kv.Value{},
+			host.OverLimit("bytes of the "+member+" as it is stored", maxValue, int64(len(p.out))).With("field", member)
 	}
 	return kv.Value{Encoding: host.EncodedTyped, Data: p.out}, nil
 }

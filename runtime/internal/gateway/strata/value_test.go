@@ -42,7 +42,8 @@ func TestValuesKeepTheirTypes(t *testing.T) {
 		`{"Bytes":"AP8="}`: `{"Bytes":"AP8="}`, `{"Bytes":""}`: `{"Bytes":""}`,
 		`[]`: `{"Array":[]}`, `{"Array":[]}`: `{"Array":[]}`, `[1,[2.5],{"Bytes":"AA=="},"Null"]`: `{"Array":[{"Int":1},{"Array":[{"Float":2.5}]},{"Bytes":"AA=="},"Null"]}`,
 		`{}`: `{"Object":{}}`, `{"Object":{}}`: `{"Object":{}}`, `{"a":1,"b":{"Int":2}}`: `{"Object":{"a":{"Int":1},"b":{"Int":2}}}`,
-		`{"Object":{"Int":1}}`: `{"Object":{"Int":{"Int":1}}}`, `{"Int":1,"a":2}`: `{"Object":{"Int":{"Int":1},"a":{"Int":2}}}`, // one member alone is a tag
+		// one member alone is a tag
+		`{"Object":{"Int":1}}`: `{"Object":{"Int":{"Int":1}}}`, `{"Int":1,"a":2}`: `{"Object":{"Int":{"Int":1},"a":{"Int":2}}}`,
 		`{"int":1}`: `{"Object":{"int":{"Int":1}}}`, `{"":1}`: `{"Object":{"":{"Int":1}}}`,
 		" [ 1 , { \"a\" : [ ] } ]\n":                       `{"Array":[{"Int":1},{"Object":{"a":{"Array":[]}}}]}`,
 		`{"Array":[{"Object":{"Array":[{"Array":[1]}]}}]}`: `{"Array":[{"Object":{"Array":{"Array":[{"Array":[{"Int":1}]}]}}}]}`,
@@ -79,7 +80,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		`{"Bytes":"A"}`: "value.Bytes is not base64", `{"Bytes":1}`: "value.Bytes is not base64", `{"Bytes":"AB=="}`: "value.Bytes is not base64", `{"Bytes":[0]}`: "value.Bytes is not base64",
 		`{"Array":{}}`: "value.Array is not an array", `{"Array":1}`: "value.Array is not an array", `{"Object":[]}`: "value.Object is not an object", `{"Object":"x"}`: "value.Object is not an object",
 		`[1,{"a":[{"Int":"x"}]}]`: "value[1].a[0].Int is not an integer", `"\ud800"`: "value is not Unicode", "\"\xa3\"": "value is not Unicode", `{"\udc00":1,"b":2}`: "name that is not Unicode",
-		`["\ud83dx"]`: "value[0] is not Unicode", "[" + deep + "]": "nests more than 128", `{"Array":[` + tagged + `]}`: "nests more than 128",
+		`["\ud83dx"]`: "value[0] is not Unicode", "[" + deep + "]": "nests more than 128", `{"Array":[` + tagged +
+			`]}`: "nests more than 128",
 		strings.Repeat("[", 5000) + strings.Repeat("]", 5000): "nests more than 128",
 	} {
 		_, err := parseValue([]byte(in), "value")
@@ -87,7 +89,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		errorIf(t, !is || e.Code != host.InvalidArgument || !strings.Contains(e.Message, want) || e.Metadata["field"] != "value",
 			"%.60s: %v, not %s", in, err, want)
 	}
-	for _, in := range []string{`"` + strings.Repeat("x", 1<<20) + `"`, "[" + strings.Repeat("1,", 1<<20) + "1]", "[" + strings.Repeat(`{"Int":1},`, 1<<20) + "1]"} {
+	for _, in := range []string{`"` + strings.Repeat("x", 1<<20) + `"`, "[" + strings.Repeat("1,", 1<<20) + "1]",
+		"[" + strings.Repeat(`{"Int":1},`, 1<<20) + "1]"} {
 		if _, err := parseValue([]byte(in), "value"); host.CodeOf(err) != host.TooLarge {
 			t.Errorf("%.60s: %v", in, err)
 		}
@@ -110,7 +113,8 @@ func TestForeignValuesAreShown(t *testing.T) {
 		v    kv.Value
 		want string
 	}{
-		{kv.JSON([]byte(`{"a":[1,1.50,null,"x",true,{}],"b":12345678901234567890}`)), `{"Object":{"a":{"Array":[{"Int":1},{"Float":1.50},"Null",{"String":"x"},{"Bool":true},{"Object":{}}]},"b":{"Int":12345678901234567890}}}`},
+		{kv.JSON([]byte(`{"a":[1,1.50,null,"x",true,{}],"b":12345678901234567890}`)),
+			`{"Object":{"a":{"Array":[{"Int":1},{"Float":1.50},"Null",{"String":"x"},{"Bool":true},{"Object":{}}]},"b":{"Int":12345678901234567890}}}`},
 		{kv.JSON([]byte(`{"Int":1}`)), `{"Object":{"Int":{"Int":1}}}`},
 		{kv.Text(`a"b`), `{"String":"a\"b"}`},
 		{kv.Bytes([]byte{0, 255}), `{"Bytes":"AP8="}`},
@@ -119,7 +123,8 @@ func TestForeignValuesAreShown(t *testing.T) {
 		{kv.Value{Encoding: host.EncodedCBOR, Data: encoded(map[string]any{"a": []byte{1}})}, `{"Object":{"a":{"Bytes":"AQ=="}}}`},
 		{kv.Value{Encoding: host.EncodedTyped, Data: encoded(map[int]any{1: "x"})}, `{"Object":{"1":{"String":"x"}}}`},
 		{kv.Value{Encoding: host.EncodedTyped, Data: encoded(uint64(math.MaxUint64))}, `{"Int":18446744073709551615}`},
-		{kv.Value{Encoding: host.EncodedTyped, Data: floats}, `{"Array":[{"Float":1.0},{"Float":-2.5},{"Float":0.0},{"Float":6e-08},{"Float":65504.0},{"Float":1e+10},{"Float":"-Inf"},{"Float":"NaN"}]}`},
+		{kv.Value{Encoding: host.EncodedTyped, Data: floats},
+			`{"Array":[{"Float":1.0},{"Float":-2.5},{"Float":0.0},{"Float":6e-08},{"Float":65504.0},{"Float":1e+10},{"Float":"-Inf"},{"Float":"NaN"}]}`},
 		{kv.Value{Encoding: host.EncodedTyped, Data: []byte{0x9F, 1, 0xFF}}, `{"Array":[{"Int":1}]}`}, // of no given length
 	} {
 		if got := shows(t, c.v); got != c.want {
@@ -130,7 +135,8 @@ func TestForeignValuesAreShown(t *testing.T) {
 
 // What is read is shown such that it is read as the same, and no text makes a panic.
 func FuzzValues(f *testing.F) {
-	for _, in := range []string{`{"Array":[{"Int":1},"Null",{"Object":{"a":{"Bytes":"AA=="}}}]}`, `[1,2.5e3,"\ud83d\ude00",{"a":[],"b":{}}]`, `{"Int":1,"Float":2}`, ` [ [ ] , { } ] `, `"]"`, `-0.0`, "\"\xa3\""} {
+	for _, in := range []string{`{"Array":[{"Int":1},"Null",{"Object":{"a":{"Bytes":"AA=="}}}]}`,
+		`[1,2.5e3,"\ud83d\ude00",{"a":[],"b":{}}]`, `{"Int":1,"Float":2}`, ` [ [ ] , { } ] `, `"]"`, `-0.0`, "\"\xa3\""} {
 		f.Add([]byte(in))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -155,7 +161,8 @@ func FuzzValues(f *testing.F) {
 
 // Whatever other interfaces store as typed CBOR, it is shown as JSON.
 func FuzzStoredValues(f *testing.F) {
-	for _, in := range []string{"\x01", "\xa1\x61a\x81\xf6", "\xf9\x3c\x00", "\xfb\x7f\xf8\x00\x00\x00\x00\x00\x00", "\x9f\xff", "\xc2\x49\x01\x00\x00\x00\x00\x00\x00\x00\x00", "\xa2\x61a\x01\x61a\x02"} {
+	for _, in := range []string{"\x01", "\xa1\x61a\x81\xf6", "\xf9\x3c\x00", "\xfb\x7f\xf8\x00\x00\x00\x00\x00\x00",
+		"\x9f\xff", "\xc2\x49\x01\x00\x00\x00\x00\x00\x00\x00\x00", "\xa2\x61a\x01\x61a\x02"} {
 		f.Add([]byte(in))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -166,7 +173,8 @@ func FuzzStoredValues(f *testing.F) {
 
 // No body makes a panic, and what is wrong with one has a name and says where.
 func FuzzCommands(f *testing.F) {
-	for _, in := range []string{`{"command":{"KvPut":{"key":"k","value":1}}}`, `{"session":"s","command":"TxnCommit"}`, `{"command":{"KvList":null}}`, `{"command":{"KvBatchPut":{"entries":[{"key":"a","value":[]}]}}}`, `{"command":{"TxnBegin":{"options":{"read_only":true}}}}`} {
+	for _, in := range []string{`{"command":{"KvPut":{"key":"k","value":1}}}`, `{"session":"s","command":"TxnCommit"}`,
+		`{"command":{"KvList":null}}`, `{"command":{"KvBatchPut":{"entries":[{"key":"a","value":[]}]}}}`, `{"command":{"TxnBegin":{"options":{"read_only":true}}}}`} {
 		f.Add([]byte(in))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -235,7 +243,8 @@ func TestLongCommandsTakeBoundedMemory(t *testing.T) {
 func TestATransactionInUseIsNotIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &sessions{open: make(map[sessionKey]*session), taken: make(map[sessionKey]usage)}
-		used, idles := &session{key: sessionKey{actor: "a", caller: [32]byte{1}, name: "used"}}, &session{key: sessionKey{actor: "a", caller: [32]byte{1}, name: "idle"}}
+		used, idles := &session{key: sessionKey{actor: "a", caller: [32]byte{1}, name: "used"}},
+			&session{key: sessionKey{actor: "a", caller: [32]byte{1}, name: "idle"}}
 		for _, s := range []*session{used, idles} {
 			s.tx, s.link = new(kv.Tx), new(link)
 			must(t, r.begin(s))

@@ -57,7 +57,8 @@ func TestFormatQuotesPartsAsInAPath(t *testing.T) {
 }
 
 func TestParseReadsWhatAppendWrites(t *testing.T) {
-	for _, a := range []host.Address{{Type: "room"}, {Type: "room", Key: []string{""}}, {Type: "r", Key: []string{"a/b", strings.Repeat("x", 300), "\x00"}}} {
+	for _, a := range []host.Address{{Type: "room"}, {Type: "room", Key: []string{""}},
+		{Type: "r", Key: []string{"a/b", strings.Repeat("x", 300), "\x00"}}} {
 		got := Parse(string(Append(nil, a)))
 		errorIf(t, got.Type != a.Type || !slices.Equal(got.Key, a.Key), "%+v, want %+v", got, a)
 	}

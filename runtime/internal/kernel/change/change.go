@@ -33,7 +33,8 @@ func (f *Feed) Wanted() bool { return f.Sink != nil || f.Live.following.Load() >
 
 // Add appends a change to list. If it is not wanted, data is not called. If the data is no map, it
 // becomes the member "data" of one; the version and the kind are added.
-func (f *Feed) Add(list *[]engine.Change, kind engine.ChangeKind, name string, version engine.Version, data func() any) {
+func (f *Feed) Add(list *[]engine.Change, kind engine.ChangeKind, name string,
+	version engine.Version, data func() any) {
 	if f.Wanted() {
 		*list = append(*list, of(kind, name, version, data()))
 	}
@@ -93,7 +94,8 @@ func (f *Feed) Life(set engine.ChangeSet, name, reason string) {
 
 // Failed publishes that an actor does not run.
 func (f *Feed) Failed(id keyspace.ActorID, identity engine.Identity, of *host.Failure) {
-	f.life(engine.ChangeSet{ID: id, Identity: identity}, "failed", map[string]any{"transition": "failed", "reason": of.Public, "retry_at": of.RetryAt})
+	f.life(engine.ChangeSet{ID: id, Identity: identity}, "failed",
+		map[string]any{"transition": "failed", "reason": of.Public, "retry_at": of.RetryAt})
 }
 
 func (f *Feed) life(set engine.ChangeSet, name string, data any) {

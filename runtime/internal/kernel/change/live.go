@@ -56,7 +56,8 @@ func (l *Live) tell(set *engine.ChangeSet) {
 // selects reports whether the follower is told of something in a change set.
 func (f *follower) selects(set *engine.ChangeSet) bool {
 	id := &set.Identity
-	return (f.q.Type == "" || id.Type == f.q.Type) && len(id.Key) >= len(f.q.Prefix) && slices.Equal(id.Key[:len(f.q.Prefix)], f.q.Prefix) &&
+	return (f.q.Type == "" || id.Type == f.q.Type) && len(id.Key) >= len(f.q.Prefix) &&
+		slices.Equal(id.Key[:len(f.q.Prefix)], f.q.Prefix) &&
 		slices.ContainsFunc(set.Changes, f.wants)
 }
 
@@ -67,7 +68,8 @@ func (f *follower) wants(c engine.Change) bool {
 // record returns what the follower is told of a change set.
 func (f *follower) record(set *engine.ChangeSet) *changes.Record {
 	id := &set.Identity
-	r := &changes.Record{Time: time.UnixMilli(set.TimeMS).UTC(), Type: id.Type, Key: id.Key, Version: uint64(set.Version)}
+	r := &changes.Record{Time: time.UnixMilli(set.TimeMS).UTC(), Type: id.Type, Key: id.Key,
+		Version: uint64(set.Version)}
 	if !set.ID.IsZero() {
 		r.ActorID = set.ID.String()
 	}
@@ -115,7 +117,8 @@ func (f *follower) take() (held []*engine.ChangeSet, missed uint64) {
 }
 
 // Follow implements changes.Feed. It also returns when stop is closed.
-func (l *Live) Follow(ctx context.Context, q changes.Query, stop <-chan struct{}, visit func(*changes.Record) error) error {
+func (l *Live) Follow(ctx context.Context, q changes.Query, stop <-chan struct{},
+	visit func(*changes.Record) error) error {
 	tell, err := l.Begin(q, stop)
 	if err != nil {
 		return err
@@ -124,7 +127,8 @@ func (l *Live) Follow(ctx context.Context, q changes.Query, stop <-chan struct{}
 }
 
 // Begin begins to follow. What it returns does the rest of Follow, and has to be called once.
-func (l *Live) Begin(q changes.Query, stop <-chan struct{}) (tell func(ctx context.Context, visit func(*changes.Record) error) error, err error) {
+func (l *Live) Begin(q changes.Query,
+	stop <-chan struct{}) (tell func(ctx context.Context, visit func(*changes.Record) error) error, err error) {
 	if fault := q.Check(); fault != nil {
 		return nil, fault
 	}

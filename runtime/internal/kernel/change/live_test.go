@@ -33,7 +33,8 @@ func TestFollowersAreToldWhatTheySelect(t *testing.T) {
 		follow := func(q changes.Query) {
 			go f.Live.Follow(ctx, q, nil, func(r *changes.Record) error {
 				for _, c := range r.Changes {
-					told = append(told, fmt.Sprintf("%s %s/%s %s %s %s %d", q.Kinds, r.Type, strings.Join(r.Key, "/"), c.Kind, c.Name, c.Data, c.Size))
+					told = append(told,
+						fmt.Sprintf("%s %s/%s %s %s %s %d", q.Kinds, r.Type, strings.Join(r.Key, "/"), c.Kind, c.Name, c.Data, c.Size))
 				}
 				return nil
 			})
@@ -41,7 +42,8 @@ func TestFollowersAreToldWhatTheySelect(t *testing.T) {
 		}
 		follow(changes.Query{Type: "t", Prefix: []string{"a"}, Kinds: []string{"event"}})
 		long := `"` + strings.Repeat("x", changes.MaxData) + `"`
-		for _, e := range [][4]string{{"t", "a", "e1", `1`}, {"u", "a", "e2", `1`}, {"t", "b", "e3", `1`}, {"t", "a", "e4", long}, {"t", "a", "e5", "\xff"}} {
+		for _, e := range [][4]string{{"t", "a", "e1", `1`}, {"u", "a", "e2", `1`}, {"t", "b", "e3", `1`},
+			{"t", "a", "e4", long}, {"t", "a", "e5", "\xff"}} {
 			tell(&f, e[0], e[1], e[2], e[3])
 		}
 		synctest.Wait()
@@ -174,14 +176,16 @@ func TestTransitionsWithoutACommitSayWhatHappened(t *testing.T) {
 	s := new(sink)
 	f := Feed{Sink: s}
 	f.Life(engine.ChangeSet{Generation: 3, Version: 9}, "crashed", "index out of range")
-	if m := s.said(t); m["transition"] != "crashed" || m["generation"] != 3. || m["version"] != 9. || m["reason"] != "index out of range" || s.sets[0].TimeMS == 0 {
+	if m := s.said(t); m["transition"] != "crashed" || m["generation"] != 3. || m["version"] != 9. ||
+		m["reason"] != "index out of range" || s.sets[0].TimeMS == 0 {
 		t.Errorf("%v", m)
 	}
 	f.Life(engine.ChangeSet{}, "slept", "")
 	_, ok := s.said(t)["reason"]
 	errorIf(t, ok, "a reason that nobody gave")
 	f.Failed(keyspace.ActorID{7}, engine.Identity{Type: "room"}, &host.Failure{Reason: "the cause", Public: "error 12"})
-	if m := s.said(t); m["transition"] != "failed" || m["reason"] != "error 12" || s.sets[2].Identity.Type != "room" || s.sets[2].ID != (keyspace.ActorID{7}) {
+	if m := s.said(t); m["transition"] != "failed" || m["reason"] != "error 12" || s.sets[2].Identity.Type != "room" ||
+		s.sets[2].ID != (keyspace.ActorID{7}) {
 		t.Errorf("%v", m)
 	}
 }

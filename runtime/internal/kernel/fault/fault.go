@@ -25,8 +25,9 @@ func Unavailable(message string) *host.Error {
 
 // Uncertain makes the error for readers of an actor with a commit that never was durable.
 func Uncertain(a host.Address) *host.Error {
-	return host.Errorf(host.Unavailable, "the last commit of actor %s may be lost, because the disk failed before it was durable; "+
-		"restart the node to see what was kept", address.Format(a)).With("reason", host.ReasonUncertain)
+	return host.Errorf(host.Unavailable,
+		"the last commit of actor %s may be lost, because the disk failed before it was durable; "+
+			"restart the node to see what was kept", address.Format(a)).With("reason", host.ReasonUncertain)
 }
 
 // DestroyedAt returns the error for calls to an actor that has been destroyed.
@@ -49,7 +50,8 @@ func NotFound(a host.Address) *host.Error {
 
 // UnknownMethod returns the error for a method that the type does not have.
 func UnknownMethod(typ, method string) *host.Error {
-	return host.Errorf(host.UnknownMethod, "actor type %q has no method %q", typ, method).With("type", typ).With("method", method)
+	return host.Errorf(host.UnknownMethod, "actor type %q has no method %q", typ, method).
+		With("type", typ).With("method", method)
 }
 
 // UnknownType returns the error for a type that the node does not host.
@@ -61,7 +63,8 @@ func UnknownType(name string) *host.Error {
 // succeed.
 func Overloaded(limit int64, after time.Duration, format string, args ...any) *host.Error {
 	return host.Errorf(host.Overloaded, format, args...).Retry().
-		With("limit", strconv.FormatInt(limit, 10)).With("retry_at", time.Now().Add(after).UTC().Format(time.RFC3339Nano))
+		With("limit", strconv.FormatInt(limit, 10)).
+		With("retry_at", time.Now().Add(after).UTC().Format(time.RFC3339Nano))
 }
 
 // Cycle returns the error for a call that would make actors wait for each other.
@@ -81,7 +84,8 @@ func QueryWrites() error {
 
 // TurnOver returns the error for a use of a turn whose handler has returned.
 func TurnOver() error {
-	return host.Errorf(host.FailedPrecondition, "the turn is over: a handler's context must not be used after it returned")
+	return host.Errorf(host.FailedPrecondition,
+		"the turn is over: a handler's context must not be used after it returned")
 }
 
 // Limit gives an error of the keyspace about a limit the code by which a handler can recognize it.

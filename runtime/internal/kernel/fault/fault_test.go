@@ -73,7 +73,8 @@ func TestCauseOfATurnsErrorIsLoggedUnderTheIDThatCallersSee(t *testing.T) {
 	r, log := reporter()
 	e, reason := r.TurnError(at, "call", "say", errors.New("hunter2"))
 	id := e.Metadata["error_id"]
-	errorIf(t, id == "" || !strings.Contains(log.String(), id) || !strings.Contains(log.String(), "hunter2") || reason != "hunter2 (error "+id+")",
+	errorIf(t, id == "" || !strings.Contains(log.String(), id) || !strings.Contains(log.String(), "hunter2") ||
+		reason != "hunter2 (error "+id+")",
 		"%v, reason %q, log %s", e, reason, log)
 	log.Reset()
 	e, reason = r.TurnError(at, "call", "say", NotFound(at))

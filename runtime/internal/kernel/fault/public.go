@@ -45,7 +45,8 @@ func Public(err error, translators []Translator) (e *host.Error, id string) {
 	case errors.Is(err, engine.ErrCursor):
 		return host.Errorf(host.InvalidArgument, "the cursor does not belong to this query").With("field", "cursor"), ""
 	case errors.Is(err, engine.ErrBusy):
-		return host.Errorf(host.Overloaded, "the turns that run now write more than the node has memory for").Retry(), ""
+		return host.Errorf(host.Overloaded,
+			"the turns that run now write more than the node has memory for").Retry(), ""
 	case errors.Is(err, engine.ErrDiskFull):
 		return Unavailable("the disk is nearly full: writes are refused, reads go on").With("reason", "disk_full"), ""
 	case errors.Is(err, engine.ErrReadOnly):

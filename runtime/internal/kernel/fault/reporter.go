@@ -38,10 +38,13 @@ func (r *Reporter) StoreError(err error) error {
 
 // TurnError makes the public error of a turn, and logs its cause. reason is what operators read:
 // the error itself, where callers learn its id only.
-func (r *Reporter) TurnError(addr host.Address, work, method string, err error, more ...slog.Attr) (e *host.Error, reason string) {
+func (r *Reporter) TurnError(addr host.Address, work, method string, err error,
+	more ...slog.Attr) (e *host.Error, reason string) {
 	e, id := r.PublicError(err)
 	if id != "" {
-		r.log(addr, "turn failed", append(more, slog.String("error_id", id), slog.String("work", work), slog.String("method", method), slog.Any("error", err))...)
+		r.log(addr, "turn failed",
+			append(more, slog.String("error_id", id), slog.String("work", work),
+				slog.String("method", method), slog.Any("error", err))...)
 		return e, fmt.Sprintf("%s (error %s)", err, id)
 	}
 	if e != nil {
@@ -54,7 +57,8 @@ func (r *Reporter) TurnError(addr host.Address, work, method string, err error, 
 func (r *Reporter) QueryError(addr host.Address, method string, err error, more ...slog.Attr) *host.Error {
 	e, id := r.PublicError(err)
 	if id != "" {
-		r.log(addr, "query failed", append(more, slog.String("error_id", id), slog.String("method", method), slog.Any("error", err))...)
+		r.log(addr, "query failed",
+			append(more, slog.String("error_id", id), slog.String("method", method), slog.Any("error", err))...)
 	}
 	return e
 }
@@ -70,7 +74,8 @@ func (r *Reporter) CommitError(addr host.Address, err error) *host.Error {
 	if !errors.Is(err, engine.ErrClosed) && !errors.Is(err, engine.ErrFenced) {
 		id := e.Metadata["error_id"]
 		if left, ok := r.commits.Pass(err.Error()); ok || id != "" {
-			r.log(addr, "commit failed", slog.String("error_id", id), slog.Any("error", err), slog.Int("left_out", left))
+			r.log(addr, "commit failed", slog.String("error_id", id), slog.Any("error", err),
+				slog.Int("left_out", left))
 		}
 	}
 	return e
@@ -94,7 +99,8 @@ func (r *Reporter) Contain(addr host.Address, hook string, part any, err *error)
 		return
 	}
 	id := NewID()
-	r.log(addr, "part panicked", slog.String("hook", hook), slog.String("part", fmt.Sprintf("%T", part)), slog.String("error_id", id),
+	r.log(addr, "part panicked", slog.String("hook", hook),
+		slog.String("part", fmt.Sprintf("%T", part)), slog.String("error_id", id),
 		slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
 	*err = host.Errorf(host.Internal, "a part of the node panicked (error %s)", id).With("error_id", id)
 }
@@ -104,7 +110,8 @@ func (r *Reporter) Crashed(addr host.Address, handler string, p any, more ...slo
 	id := NewID()
 	r.log(addr, "handler panicked", append(more, slog.String("handler", handler), slog.String("error_id", id),
 		slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))...)
-	return host.Errorf(host.Crashed, "the handler crashed (error %s); nothing of the turn was kept", id).With("error_id", id)
+	return host.Errorf(host.Crashed, "the handler crashed (error %s); nothing of the turn was kept",
+		id).With("error_id", id)
 }
 
 // log writes a line about an actor.

@@ -192,7 +192,9 @@ func (x *trial) dump() map[string]string {
 		x.fatalf("the directory cannot be read: %v", err)
 	}
 	for _, a := range page.Actors {
-		all[fmt.Sprintf("actor %s", a.Identity.Key)] = fmt.Sprintf("%s version %d, %d keys of %d bytes", a.ID, a.Head.Version, a.Head.Keys, a.Head.Bytes)
+		all[fmt.Sprintf("actor %s",
+			a.Identity.Key)] = fmt.Sprintf("%s version %d, %d keys of %d bytes", a.ID,
+			a.Head.Version, a.Head.Keys, a.Head.Bytes)
 		snap := x.store.Snapshot(a.ID)
 		keys, err := snap.List(engine.ListQuery{})
 		snap.Close()
@@ -200,7 +202,8 @@ func (x *trial) dump() map[string]string {
 			x.fatalf("actor %v cannot be read: %v", a.Identity.Key, err)
 		}
 		for _, e := range keys.Entries {
-			all[fmt.Sprintf("key %s of %s", keyspace.Format(e.Key), a.Identity.Key)] = fmt.Sprintf("%x, version %d", e.Value, e.Version)
+			all[fmt.Sprintf("key %s of %s", keyspace.Format(e.Key),
+				a.Identity.Key)] = fmt.Sprintf("%x, version %d", e.Value, e.Version)
 		}
 	}
 	for _, w := range x.wakes() {
@@ -315,7 +318,8 @@ func goroutinesOf(in, not string) string {
 	bubble, _, _ = strings.Cut(bubble, "]")
 	return strings.Join(slices.DeleteFunc(all[1:], func(g string) bool {
 		head, stack, _ := strings.Cut(g, "\n")
-		return !strings.HasSuffix(head, "synctest bubble "+bubble+"]:") || !strings.Contains(stack, in) || strings.Contains(stack, not) ||
+		return !strings.HasSuffix(head, "synctest bubble "+bubble+"]:") ||
+			!strings.Contains(stack, in) || strings.Contains(stack, not) ||
 			strings.Contains(head, "synctest.Run") || strings.HasPrefix(stack, "testing")
 	}), "\n\n")
 }

@@ -322,12 +322,13 @@ func (operator) Methods() []*call.Method {
 			h.Then(func() { a.Kernel.Pauses.Pause(a.Key, p) })
 			return p, nil
 		})),
-		call.Bare(call.Act(method.ActorResume, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *method.None) (host.CountOutput, error) {
-			a := c.Actor
-			c.Arm(keyspace.WakePaused, false)
-			h.Then(func() { a.Kernel.Unpause(a.Key) })
-			return host.CountOutput{Count: 1}, nil
-		})),
+		call.Bare(call.Act(method.ActorResume,
+			func(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *method.None) (host.CountOutput, error) {
+				a := c.Actor
+				c.Arm(keyspace.WakePaused, false)
+				h.Then(func() { a.Kernel.Unpause(a.Key) })
+				return host.CountOutput{Count: 1}, nil
+			})),
 	}
 }
 

@@ -243,7 +243,8 @@ func paused(x *trial) {
 		again()
 		time.Sleep(settled)
 		synctest.Wait()
-		if after, _ := x.look(a); len(after.Ended) > len(before.Ended)+1 || !x.s.Elsewhere && len(after.Ended) > len(before.Ended) {
+		if after, _ := x.look(a); len(after.Ended) > len(before.Ended)+1 ||
+			!x.s.Elsewhere && len(after.Ended) > len(before.Ended) {
 			x.faultf("the actor is paused, and work has ended in it: %v, before %v", after.Ended, before.Ended)
 		}
 	}
@@ -434,7 +435,8 @@ func crashAtEverySync(t *testing.T, s *Subject) (faults []string) {
 				crashed++
 			}
 		}) {
-			faults = append(faults, fmt.Sprintf("crash at sync %d of %d, %d%% of the rest kept: %s", k, n, unsynced, fault))
+			faults = append(faults,
+				fmt.Sprintf("crash at sync %d of %d, %d%% of the rest kept: %s", k, n, unsynced, fault))
 		}
 	}
 	if Long() {
@@ -449,7 +451,8 @@ func crashAtEverySync(t *testing.T, s *Subject) (faults []string) {
 		}
 	}
 	if len(faults) == 0 && 2*crashed < tried {
-		faults = append(faults, fmt.Sprintf("only %d of %d stories had as many syncs as the first, which had %d", crashed, tried, n))
+		faults = append(faults,
+			fmt.Sprintf("only %d of %d stories had as many syncs as the first, which had %d", crashed, tried, n))
 	}
 	return faults
 }

@@ -133,7 +133,8 @@ func (x *trial) start() {
 	var err error
 	log := slog.New(&logged{x: x})
 	x.cut.Store(false)
-	if x.store, err = engine.Open(context.Background(), engine.Options{Dir: "store", Disk: x.disk, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if x.store, err = engine.Open(context.Background(),
+		engine.Options{Dir: "store", Disk: x.disk, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		x.fatalf("the store does not open: %v", err)
 	}
 	k, err := x.s.New(options.Options{
@@ -267,7 +268,8 @@ func (x *trial) order(o order) error {
 
 // call calls a method.
 func (x *trial) call(a host.Address, method string, input []byte, out any) error {
-	reply, err := x.k.Call(context.Background(), &host.Request{Address: a, Method: method, Codec: host.JSON, Input: input})
+	reply, err := x.k.Call(context.Background(),
+		&host.Request{Address: a, Method: method, Codec: host.JSON, Input: input})
 	if err == nil && out != nil {
 		err = json.Unmarshal(reply.Output, out)
 	}

@@ -93,11 +93,13 @@ type Error struct {
 func (e *Error) Error() string { return e.Name + " " + e.Reason }
 
 // engineLimits are the names of the limits that the engine checks.
-var engineLimits = map[string]string{"MaxValue": "value_bytes", "MaxWriteSet": "write_set_bytes", "Quota": "storage_bytes"}
+var engineLimits = map[string]string{"MaxValue": "value_bytes", "MaxWriteSet": "write_set_bytes",
+	"Quota": "storage_bytes"}
 
 // New checks limits, the limits of parts by the parts. The error is an *Error.
 func New[Part interface{ CheckLimits(host.Limits) error }](l host.Limits, parts []Part) (*Set, error) {
-	a := &Set{Limits: l, Storage: &engine.Limits{MaxValue: l.ValueBytes, MaxWriteSet: l.WriteSetBytes, Quota: l.StorageBytes}}
+	a := &Set{Limits: l,
+		Storage: &engine.Limits{MaxValue: l.ValueBytes, MaxWriteSet: l.WriteSetBytes, Quota: l.StorageBytes}}
 	a.Storage.EnsureDefaults()
 	if fault, ok := errors.AsType[*engine.RangeError](a.Storage.Validate()); ok {
 		e := &Error{Name: engineLimits[fault.Field], Limit: fault.High, Actual: fault.Value}
@@ -128,7 +130,8 @@ func New[Part interface{ CheckLimits(host.Limits) error }](l host.Limits, parts 
 		{"turn_timeout", l.TurnTimeout, l.TurnTimeout < 0}, {"query_timeout", l.QueryTimeout, l.QueryTimeout < 0},
 		{"mailbox_count", l.MailboxCount, l.MailboxCount < 0}, {"mailbox_bytes", l.MailboxBytes, l.MailboxBytes < 0},
 		{"state_bytes", l.StateBytes, l.StateBytes < 0}, {"send_attempts", l.SendAttempts, l.SendAttempts < 0},
-		{"connections", l.Connections, l.Connections < 0}, {"connection_bytes", l.ConnectionBytes, l.ConnectionBytes < 0},
+		{"connections", l.Connections, l.Connections < 0}, {"connection_bytes", l.ConnectionBytes,
+			l.ConnectionBytes < 0},
 		{"connection_grace", l.ConnectionGrace, l.ConnectionGrace < 0}, {"task_grace", l.TaskGrace, l.TaskGrace < 0},
 	} {
 		if n.negative {
@@ -149,7 +152,9 @@ func CheckRate(l host.Limits) error {
 	case l.CallBurst < 0:
 		return &Error{Name: "call_burst", Reason: fmt.Sprintf("is %d; it must not be negative", l.CallBurst)}
 	case l.CallRate > 0 && max(1, float64(l.CallBurst))/l.CallRate > rate.MaxFill.Seconds():
-		return &Error{Name: "call_burst", Reason: fmt.Sprintf("is %d, which takes more than a hundred years at a call_rate of %v", l.CallBurst, l.CallRate)}
+		return &Error{Name: "call_burst",
+			Reason: fmt.Sprintf("is %d, which takes more than a hundred years at a call_rate of %v",
+				l.CallBurst, l.CallRate)}
 	}
 	return nil
 }

@@ -50,14 +50,16 @@ func TestLimitsThatAreNotPossibleAreNamed(t *testing.T) {
 }
 
 func TestOperatorsWriteSetsAreNotMadeSmall(t *testing.T) {
-	for _, c := range []struct{ set, want int }{{4096, engine.DefaultMaxWriteSet}, {2 * engine.DefaultMaxWriteSet, 2 * engine.DefaultMaxWriteSet}} {
+	for _, c := range []struct{ set, want int }{{4096, engine.DefaultMaxWriteSet},
+		{2 * engine.DefaultMaxWriteSet, 2 * engine.DefaultMaxWriteSet}} {
 		s, err := New[refuses](host.Limits{WriteSetBytes: c.set}, nil)
 		errorIf(t, err != nil || int(s.Storage.MaxWriteSet) != c.set || int(s.Roomy.MaxWriteSet) != c.want, "%+v, %v, want %+v", s, err, c)
 	}
 }
 
 func TestResolveTakesWhatIsNotSet(t *testing.T) {
-	got := Resolve(host.Limits{TurnTimeout: time.Hour, CallRate: 2}, Resolve(host.Limits{TurnTimeout: time.Minute, SQLValueBytes: 9}, Defaults()))
+	got := Resolve(host.Limits{TurnTimeout: time.Hour, CallRate: 2},
+		Resolve(host.Limits{TurnTimeout: time.Minute, SQLValueBytes: 9}, Defaults()))
 	want := Defaults()
 	want.TurnTimeout, want.CallRate, want.SQLValueBytes = time.Hour, 2, 9
 	errorIf(t, got != want, "%+v, want %+v", got, want)
@@ -70,7 +72,8 @@ func TestOverridesGoBeforeTheLimitsOfTheType(t *testing.T) {
 		t.Fatal(s, err)
 	}
 	s, err := Override[refuses](Defaults(), host.ActorLimits{MailboxCount: &count, CallRate: &perSecond}, nil)
-	fatalIf(t, err != nil || s.MailboxCount != 3 || s.Rate == nil || s.Rate.Burst != 2 || s.MailboxBytes != DefaultMailboxBytes, "%+v, %v", s, err)
+	fatalIf(t, err != nil || s.MailboxCount != 3 || s.Rate == nil || s.Rate.Burst != 2 ||
+		s.MailboxBytes != DefaultMailboxBytes, "%+v, %v", s, err)
 	for field, over := range map[string]host.ActorLimits{"sql_value_bytes": {SQLValueBytes: &sql}, "mailbox_count": {MailboxCount: &zero}} {
 		_, err := Override(Defaults(), over, []refuses{13})
 		if e, ok := err.(*host.Error); !ok || e.Code != host.InvalidArgument || e.Metadata["field"] != field ||

@@ -49,13 +49,15 @@ func (o *Overrides) Len() int { return int(o.n.Load()) }
 
 // Override makes the limits of an actor from what operators have set and the limits of its type. It
 // returns nil if they have set nothing. The error is one for the operator.
-func Override[Part interface{ CheckLimits(host.Limits) error }](base host.Limits, over host.ActorLimits, parts []Part) (*Set, error) {
+func Override[Part interface{ CheckLimits(host.Limits) error }](base host.Limits,
+	over host.ActorLimits, parts []Part) (*Set, error) {
 	if over.Empty() {
 		return nil, nil
 	}
 	for _, f := range over.Fields() {
 		if f.Whole != nil && *f.Whole != nil && (**f.Whole < 1 || **f.Whole > math.MaxInt) {
-			return nil, host.Errorf(host.InvalidArgument, "%s is %d; it must be 1 or more", f.Name, **f.Whole).With("field", f.Name)
+			return nil, host.Errorf(host.InvalidArgument, "%s is %d; it must be 1 or more", f.Name,
+				**f.Whole).With("field", f.Name)
 		}
 	}
 	s, err := New(over.Apply(base), parts)

@@ -159,7 +159,8 @@ func TestOneItemInSixtyFourIsObserved(t *testing.T) {
 			}
 		}
 		want := items / WaitSample
-		errorIf(t, observed < want/2 || observed > want*2, "%d items a box: %d of %d were observed, want about %d", each, observed, items, want)
+		errorIf(t, observed < want/2 ||
+			observed > want*2, "%d items a box: %d of %d were observed, want about %d", each, observed, items, want)
 	}
 }
 

@@ -52,23 +52,31 @@ func New(awake, bytes, paused, running Source) *Set {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	gauge := func(name, help string, f Source) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(f()) })
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return float64(f()) })
 	}
 	return &Set{
 		turns: counters("cairn_turns_total", "Turns run, by result: ok or error.", "type", "result"),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "cairn_turn_seconds", Help: "Time in handlers.",
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "cairn_turn_seconds",
+			Help:    "Time in handlers.",
 			Buckets: prometheus.ExponentialBuckets(1e-6, 4, 13)}, []string{"type"}),
-		overloaded:   counters("cairn_overloaded_total", "Calls refused because a mailbox was full or they came too often.", "type"),
-		wakeFailures: counters("cairn_wake_failures_total", "Attempts to wake actors that failed, and calls refused since.", "type"),
-		wake: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "cairn_wake_seconds", Help: "Time to bring actors into memory, their wake hooks included.",
+		overloaded: counters("cairn_overloaded_total",
+			"Calls refused because a mailbox was full or they came too often.", "type"),
+		wakeFailures: counters("cairn_wake_failures_total",
+			"Attempts to wake actors that failed, and calls refused since.", "type"),
+		wake: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "cairn_wake_seconds",
+			Help:    "Time to bring actors into memory, their wake hooks included.",
 			Buckets: prometheus.ExponentialBuckets(16e-6, 4, 11)}, []string{"type"}),
-		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "cairn_mailbox_seconds", Help: "Time that work waited in mailboxes: one item in 64, at random.",
+		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "cairn_mailbox_seconds",
+			Help:    "Time that work waited in mailboxes: one item in 64, at random.",
 			Buckets: prometheus.ExponentialBuckets(1e-6, 4, 13)}, []string{"type"}),
-		Refused: counter("cairn_commits_refused_total", "Commits that failed or were refused; nothing of them was kept."),
-		Wakes:   counter("cairn_wakes_total", "Actors woken."),
-		Sleeps:  counter("cairn_sleeps_total", "Actors put to sleep."),
-		Stuck:   counter("cairn_turns_abandoned_total", "Turns abandoned because their handler did not return."),
-		Failed:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_actors_failed", Help: "Actors that do not run; see their status."}),
+		Refused: counter("cairn_commits_refused_total",
+			"Commits that failed or were refused; nothing of them was kept."),
+		Wakes:  counter("cairn_wakes_total", "Actors woken."),
+		Sleeps: counter("cairn_sleeps_total", "Actors put to sleep."),
+		Stuck:  counter("cairn_turns_abandoned_total", "Turns abandoned because their handler did not return."),
+		Failed: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_actors_failed",
+			Help: "Actors that do not run; see their status."}),
 		gauges: []prometheus.Collector{
 			gauge("cairn_actors_awake", "Actors in memory.", awake),
 			gauge("cairn_actors_awake_bytes", "Estimated memory of awake actors: their states and 2 KiB each.", bytes),

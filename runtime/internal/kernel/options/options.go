@@ -113,7 +113,8 @@ func (o *Options) Validate() error {
 		{"Limits.MailboxCount", int64(o.Limits.MailboxCount)},
 		{"Limits.MailboxBytes", o.Limits.MailboxBytes}, {"Limits.StateBytes", int64(o.Limits.StateBytes)},
 		{"Limits.SendAttempts", int64(o.Limits.SendAttempts)},
-		{"Limits.Connections", int64(o.Limits.Connections)}, {"Limits.ConnectionBytes", int64(o.Limits.ConnectionBytes)},
+		{"Limits.Connections", int64(o.Limits.Connections)}, {"Limits.ConnectionBytes",
+			int64(o.Limits.ConnectionBytes)},
 		{"Limits.ConnectionGrace", int64(o.Limits.ConnectionGrace)}, {"Limits.TaskGrace", int64(o.Limits.TaskGrace)},
 	} {
 		if n.value < 0 {

@@ -8,7 +8,8 @@ import (
 )
 
 func TestValidateNamesEveryFaultAtOnce(t *testing.T) {
-	o := Options{MaxAwake: -1, TurnGrace: -1, Limits: host.Limits{StateBytes: -1}, Behaviors: []*host.Behavior{{Type: "room"}, {Type: "room"}}}
+	o := Options{MaxAwake: -1, TurnGrace: -1, Limits: host.Limits{StateBytes: -1},
+		Behaviors: []*host.Behavior{{Type: "room"}, {Type: "room"}}}
 	o.EnsureDefaults()
 	err := o.Validate()
 	if err == nil {

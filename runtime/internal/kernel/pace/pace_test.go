@@ -37,7 +37,8 @@ func TestDrainIsHalfOfTheMailboxWithinItsBounds(t *testing.T) {
 		next *Average
 		n    int64
 		want time.Duration
-	}{{nil, 100, 150 * time.Millisecond}, {&all[2], 100, 150 * time.Millisecond}, {&all[0], 100, 100 * time.Millisecond}, {&all[0], 2, MinDrain}, {&all[0], 1 << 20, MaxDrain}} {
+	}{{nil, 100, 150 * time.Millisecond}, {&all[2], 100, 150 * time.Millisecond}, {&all[0], 100,
+		100 * time.Millisecond}, {&all[0], 2, MinDrain}, {&all[0], 1 << 20, MaxDrain}} {
 		d := Drain(c.next, all, c.n)
 		errorIf(t, d != c.want, "%d calls: %v, want %v", c.n, d, c.want)
 	}

@@ -98,7 +98,8 @@ func TestNothingThatIsParkedIsLost(t *testing.T) {
 	for _, f := range lot.Resume(key) {
 		f()
 	}
-	errorIf(t, parked.Load() != ran.Load() || lot.Len() != 0, "%d of %d ran, and %d actors are paused", ran.Load(), parked.Load(), lot.Len())
+	errorIf(t, parked.Load() != ran.Load() ||
+		lot.Len() != 0, "%d of %d ran, and %d actors are paused", ran.Load(), parked.Load(), lot.Len())
 }
 
 var fatalIf, errorIf = testutil.FatalIf, testutil.ErrorIf

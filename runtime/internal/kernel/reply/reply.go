@@ -68,14 +68,16 @@ func Find(rows *engine.WriteSet, r Request) (found Reply, ok bool, err error) {
 		return found, false, err
 	}
 	if !bytes.Equal(s.Fingerprint, r.fingerprint()) {
-		return found, false, host.Errorf(host.IdempotencyMismatch, "the idempotency key was used before with another method or input")
+		return found, false,
+			host.Errorf(host.IdempotencyMismatch, "the idempotency key was used before with another method or input")
 	}
 	return Reply{engine.Version(s.Version), s.Output}, true, nil
 }
 
 // Keep stores a reply until o.ExpireAt.
 func Keep(rows *engine.WriteSet, r Request, is Reply, o engine.PutOptions) error {
-	rec, err := record.Encode(&stored{Fingerprint: r.fingerprint(), Codec: uint8(r.Codec), Version: uint64(is.Version), Output: is.Output})
+	rec, err := record.Encode(&stored{Fingerprint: r.fingerprint(), Codec: uint8(r.Codec),
+		Version: uint64(is.Version), Output: is.Output})
 	if err != nil {
 		return err
 	}

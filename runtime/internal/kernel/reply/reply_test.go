@@ -24,13 +24,15 @@ func TestReplyIsFoundByTheSameRequestUntilItExpires(t *testing.T) {
 		if _, ok, err := Find(rows, r); ok || err != nil {
 			t.Fatalf("before the first call: %t, %v", ok, err)
 		}
-		must(t, Keep(rows, r, Reply{Version: 7, Output: []byte("done")}, engine.PutOptions{ExpireAt: time.Now().Add(time.Hour).UnixMilli()}))
+		must(t, Keep(rows, r, Reply{Version: 7, Output: []byte("done")},
+			engine.PutOptions{ExpireAt: time.Now().Add(time.Hour).UnixMilli()}))
 		at := rows.Version()
 		if found, ok, err := Find(rows, r); !ok || err != nil || found.Version != 7 || string(found.Output) != "done" {
 			t.Errorf("%+v, %t, %v", found, ok, err)
 		}
 		for _, other := range []Request{
-			{r.Key, "shout", r.Codec, r.Input}, {r.Key, r.Method, host.CBOR, r.Input}, {r.Key, r.Method, r.Codec, []byte(`"ho"`)}, {r.Key, "s", r.Codec, []byte(`ay"hi"`)},
+			{r.Key, "shout", r.Codec, r.Input}, {r.Key, r.Method, host.CBOR, r.Input}, {r.Key, r.Method, r.Codec,
+				[]byte(`"ho"`)}, {r.Key, "s", r.Codec, []byte(`ay"hi"`)},
 		} {
 			_, ok, err := Find(rows, other)
 			errorIf(t, ok || host.CodeOf(err) != host.IdempotencyMismatch, "%+v: %t, %v", other, ok, err)

@@ -113,7 +113,8 @@ func (f *Failures) Blocked(key string, name fmt.Stringer) error {
 	if x == nil || !time.Now().Before(x.RetryAt) {
 		return nil
 	}
-	e := host.Errorf(host.ActorFailed, "actor %s does not run: %s", name, x.Public).With("retry_at", x.RetryAt.Format(time.RFC3339Nano))
+	e := host.Errorf(host.ActorFailed, "actor %s does not run: %s", name, x.Public).
+		With("retry_at", x.RetryAt.Format(time.RFC3339Nano))
 	if x.damaged {
 		return e.With("reason", host.ReasonDamaged).With("error_id", x.ErrorID)
 	}

@@ -51,7 +51,8 @@ func TestAFailedActorIsBlockedForLongerAfterEachFailure(t *testing.T) {
 		wait := time.Second
 		for n := 1; n < 15; n++ {
 			x := f.Add("a", public, errors.New("the cause"), false)
-			if x.Attempts != n || time.Until(x.RetryAt) != wait || !x.Since.Equal(begun) || x.Reason != "the cause" || x.Public != public.Error() ||
+			if x.Attempts != n || time.Until(x.RetryAt) != wait || !x.Since.Equal(begun) || x.Reason != "the cause" ||
+				x.Public != public.Error() ||
 				x.Code != host.Internal || x.ErrorID != "e1" {
 				t.Fatalf("%d: %+v", n, x)
 			}
@@ -69,7 +70,8 @@ func TestAFailedActorIsBlockedForLongerAfterEachFailure(t *testing.T) {
 		errorIf(t, f.Len() != 1 || f.Of([]byte("b")) != nil || f.Blocked("b", name("p/b")) != nil, "another actor has failed")
 		errorIf(t, !f.Forget("a") || f.Forget("a") || f.Len() != 0 || f.Of([]byte("a")) != nil, "the failure is not forgotten")
 		f.Add("a", public, errors.New("damage"), true)
-		if e := f.Blocked("a", name("p/a")).(*host.Error); e.Retryable || e.Metadata["reason"] != host.ReasonDamaged || e.Metadata["error_id"] != "e1" {
+		if e := f.Blocked("a", name("p/a")).(*host.Error); e.Retryable || e.Metadata["reason"] != host.ReasonDamaged ||
+			e.Metadata["error_id"] != "e1" {
 			t.Errorf("%+v", e)
 		}
 	})

@@ -26,7 +26,8 @@ func TestCloseWaitsUpToItsGrace(t *testing.T) {
 				want = 3
 			}
 			left := g.Close(c.grace)
-			errorIf(t, left != want || g.Len() != want || time.Since(begun) != c.took, "%+v: %d are left after %s", c, left, time.Since(begun))
+			errorIf(t, left != want || g.Len() != want ||
+				time.Since(begun) != c.took, "%+v: %d are left after %s", c, left, time.Since(begun))
 			errorIf(t, g.Begin() || g.Go(func() { t.Error("a closed group runs a goroutine") }), "a closed group takes a goroutine")
 			time.Sleep(c.runs)
 			synctest.Wait()

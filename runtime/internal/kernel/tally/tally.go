@@ -61,7 +61,8 @@ func (t *Tally) Send(bytes int) { t.sent.Add(int64(bytes)) }
 
 // Totals returns what was counted.
 func (t *Tally) Totals() Totals {
-	return Totals{int64(t.calls.Load()), int64(t.turns.Load()), time.Duration(t.time.Load()), t.written.Load(), t.sent.Load()}
+	return Totals{int64(t.calls.Load()), int64(t.turns.Load()), time.Duration(t.time.Load()),
+		t.written.Load(), t.sent.Load()}
 }
 
 // Take returns what was counted, and begins anew.
@@ -69,7 +70,8 @@ func (t *Tally) Take() Totals {
 	if t.Totals() == (Totals{}) {
 		return Totals{}
 	}
-	return Totals{int64(t.calls.Swap(0)), int64(t.turns.Swap(0)), time.Duration(t.time.Swap(0)), t.written.Swap(0), t.sent.Swap(0)}
+	return Totals{int64(t.calls.Swap(0)), int64(t.turns.Swap(0)), time.Duration(t.time.Swap(0)),
+		t.written.Swap(0), t.sent.Swap(0)}
 }
 
 // Size returns the bytes of keys and values that the actor has, as of its last commit or SetSize.

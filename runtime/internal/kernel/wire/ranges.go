@@ -142,5 +142,6 @@ func members(codec host.Codec, data []byte) map[string]bool {
 
 // NotPositive is the error for a span of milliseconds that must be positive or absent.
 func NotPositive(field string, ms int64) *host.Error {
-	return host.Errorf(host.InvalidArgument, "%s: %d is not a number from 1; leave it out for none", field, ms).With("field", field)
+	return host.Errorf(host.InvalidArgument, "%s: %d is not a number from 1; leave it out for none",
+		field, ms).With("field", field)
 }

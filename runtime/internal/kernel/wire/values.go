@@ -30,7 +30,8 @@ func UnknownName(t *host.Behavior, code host.Code, kind, name string) error {
 	case name == "":
 		return host.Errorf(host.InvalidArgument, "the name of the %s is missing", kind).With("field", nameMember(kind))
 	case !ValidName(name):
-		return host.Errorf(host.InvalidArgument, `%q cannot name a %s: a name is 1 to 64 characters: a letter, then letters, digits, "-" and "_"`,
+		return host.Errorf(host.InvalidArgument,
+			`%q cannot name a %s: a name is 1 to 64 characters: a letter, then letters, digits, "-" and "_"`,
 			name[:min(len(name), 100)], kind).With("field", nameMember(kind))
 	}
 	e := host.Errorf(code, "actor type %q has no %s %q", t.Type, kind, name).With(kind, name)
@@ -64,9 +65,11 @@ func ValidName(name string) bool {
 
 // Convert converts a value of the application between encodings, which checks it. field names it in
 // errors.
-func Convert(t *host.Behavior, kind host.ValueKind, index int, from host.Codec, value []byte, to host.Codec, field string) ([]byte, error) {
+func Convert(t *host.Behavior, kind host.ValueKind, index int, from host.Codec, value []byte,
+	to host.Codec, field string) ([]byte, error) {
 	if t.Convert == nil {
-		return nil, host.Errorf(host.InvalidArgument, "%s: actor type %q takes no values from outside", field, t.Type).With("field", field)
+		return nil, host.Errorf(host.InvalidArgument,
+			"%s: actor type %q takes no values from outside", field, t.Type).With("field", field)
 	}
 	out, err := t.Convert(kind, index, from, value, to, nil)
 	if err != nil {

@@ -54,7 +54,8 @@ func TestDecodeNamesWhatIsWrong(t *testing.T) {
 	} {
 		var v input
 		err := Decode("list", host.JSON, []byte(in), &v)
-		errorIf(t, want == "" && err != nil || want != "" && (host.CodeOf(err) != host.InvalidArgument || !strings.Contains(err.Error(), want)),
+		errorIf(t, want == "" && err != nil ||
+			want != "" && (host.CodeOf(err) != host.InvalidArgument || !strings.Contains(err.Error(), want)),
 			"%s: %v, want %q", in, err, want)
 	}
 }
@@ -92,8 +93,10 @@ func TestANameBelongsToTheContractThatDeclaresIt(t *testing.T) {
 		name  string
 		want  int
 	}{
-		{[]string{"a", "b"}, "b", 1}, {[]string{"a", "b"}, "c", -1}, {[]string{host.AnyName, "b"}, "b", 1}, {[]string{host.AnyName, "b"}, "c", 0},
-		{[]string{host.AnyName}, "not a name", -1}, {[]string{host.AnyName}, host.AnyName, -1}, {nil, "a", -1}, {[]string{host.AnyName}, "", -1},
+		{[]string{"a", "b"}, "b", 1}, {[]string{"a", "b"}, "c", -1}, {[]string{host.AnyName, "b"}, "b",
+			1}, {[]string{host.AnyName, "b"}, "c", 0},
+		{[]string{host.AnyName}, "not a name", -1}, {[]string{host.AnyName}, host.AnyName, -1}, {nil, "a",
+			-1}, {[]string{host.AnyName}, "", -1},
 		{[]string{host.AnyName}, strings.Repeat("n", 64), 0}, {[]string{host.AnyName}, strings.Repeat("n", 65), -1},
 		{[]string{host.AnyName}, "a-b_1", 0}, {[]string{host.AnyName}, "1a", -1}, {[]string{host.AnyName}, "ä", -1},
 	} {
@@ -116,15 +119,16 @@ func TestANameBelongsToTheContractThatDeclaresIt(t *testing.T) {
 
 func TestValuesAreConvertedByTheirType(t *testing.T) {
 	own := host.Errorf(host.InvalidArgument, "of the type")
-	b := &host.Behavior{Type: "p", Convert: func(_ host.ValueKind, _ int, _ host.Codec, value []byte, to host.Codec, dst []byte) ([]byte, error) {
-		switch string(value) {
-		case "own":
-			return nil, own
-		case "other":
-			return nil, errors.New("does not fit")
-		}
-		return append(append(dst, value...), byte('0'+int(to))), nil
-	}}
+	b := &host.Behavior{Type: "p",
+		Convert: func(_ host.ValueKind, _ int, _ host.Codec, value []byte, to host.Codec, dst []byte) ([]byte, error) {
+			switch string(value) {
+			case "own":
+				return nil, own
+			case "other":
+				return nil, errors.New("does not fit")
+			}
+			return append(append(dst, value...), byte('0'+int(to))), nil
+		}}
 	out, err := Convert(b, host.QueueBody, 0, host.JSON, []byte("v"), host.CBOR, "body")
 	errorIf(t, err != nil || string(out) != "v"+string(rune('0'+int(host.CBOR))), "%q, %v", out, err)
 	_, err = Convert(b, host.QueueBody, 0, host.JSON, []byte("own"), host.CBOR, "body")

@@ -29,7 +29,8 @@ func TestEveryJobRunsAtOnceAndAFewWorkersStay(t *testing.T) {
 			fatalIf(t, running.Load() != int64(n) || group.Len() != n, "%d of %d jobs run, on %d workers", running.Load(), n, group.Len())
 			time.Sleep(time.Second)
 			synctest.Wait()
-			fatalIf(t, group.Len() != spares || p.Free() != spares, "%d workers stay, %d of them free, want %d", group.Len(), p.Free(), spares)
+			fatalIf(t, group.Len() != spares ||
+				p.Free() != spares, "%d workers stay, %d of them free, want %d", group.Len(), p.Free(), spares)
 		}
 		p.Run(time.Hour)
 		synctest.Wait()

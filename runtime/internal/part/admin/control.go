@@ -131,7 +131,8 @@ func setLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ActorLimit
 }
 
 // resetLimits resets limits of one actor to those of its type.
-func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.LimitsResetInput) (out host.CountOutput, err error) {
+func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec,
+	in *host.LimitsResetInput) (out host.CountOutput, err error) {
 	rec, err := control.Read(c.Rows)
 	if err != nil {
 		return out, err
@@ -141,7 +142,8 @@ func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.LimitsRe
 	fields := set.Fields()
 	for i, name := range in.Names {
 		if !slices.ContainsFunc(fields, func(f host.ActorLimit) bool { return f.Name == name }) {
-			return out, host.Errorf(host.InvalidArgument, "an actor has no limit %q", name).With("field", "names["+strconv.Itoa(i)+"]")
+			return out, host.Errorf(host.InvalidArgument, "an actor has no limit %q", name).
+				With("field", "names["+strconv.Itoa(i)+"]")
 		}
 	}
 	for _, f := range fields {
@@ -211,7 +213,8 @@ func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *meth
 		return method.None{}, nil
 	}
 	if from := on.From; from != nil && from.Waiter != nil && from.Waiter.Actor == a {
-		return method.None{}, host.Errorf(host.FailedPrecondition, "actor %s cannot put itself to sleep in its own turn", a)
+		return method.None{},
+			host.Errorf(host.FailedPrecondition, "actor %s cannot put itself to sleep in its own turn", a)
 	}
 	if err := s.Kept(a); err != nil {
 		return method.None{}, err
@@ -258,7 +261,8 @@ func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *meth
 			}
 		}
 	}
-	s.Logger.Info("an operator lets a failed actor be tried again", "actor_type", on.Addr.Type, "actor_key", on.Addr.Key, "at", time.Now().UTC())
+	s.Logger.Info("an operator lets a failed actor be tried again", "actor_type", on.Addr.Type,
+		"actor_key", on.Addr.Key, "at", time.Now().UTC())
 	return host.CountOutput{Count: 1}, nil
 }
 

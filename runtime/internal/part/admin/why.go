@@ -34,10 +34,12 @@ func Inquire(s *kernel.Kernel, ctx context.Context, t *kernel.Type, addr host.Ad
 	q := Question{&survey.Inquiry{S: s, Typ: t, Addr: addr, A: s.Find(addr)}}
 	var err error
 	if q.Status, err = survey.Status(s, addr); err != nil {
-		if host.CodeOf(err) != host.NotFound || q.A == nil || q.A.Turn.Load() == nil && q.A.Mailbox.Count() == 0 && !rising(q.A) {
+		if host.CodeOf(err) != host.NotFound || q.A == nil ||
+			q.A.Turn.Load() == nil && q.A.Mailbox.Count() == 0 && !rising(q.A) {
 			return q, err
 		}
-		q.Status = host.Status{Type: addr.Type, Key: q.A.Address.Key, State: host.Awake, Mailbox: int(q.A.Mailbox.Count())}
+		q.Status = host.Status{Type: addr.Type, Key: q.A.Address.Key, State: host.Awake,
+			Mailbox: int(q.A.Mailbox.Count())}
 	}
 	if err := q.read(); err != nil {
 		return q, s.StoreError(err)
@@ -92,7 +94,8 @@ func (q Question) retired() *host.Explanation {
 		return nil
 	}
 	text := fmt.Sprintf("The program has no actor type %q. The actor keeps its data and does nothing until a program with its type runs, or it is destroyed.", q.Typ.Type)
-	return &host.Explanation{Why: host.WhyType, Text: text, Remedy: "destroy", Details: map[string]string{"type": q.Typ.Type}}
+	return &host.Explanation{Why: host.WhyType, Text: text, Remedy: "destroy",
+		Details: map[string]string{"type": q.Typ.Type}}
 }
 
 func (q Question) failed() *host.Explanation {
@@ -100,9 +103,11 @@ func (q Question) failed() *host.Explanation {
 	if f == nil {
 		return nil
 	}
-	text := fmt.Sprintf("It has failed %s: %s. It is tried again on demand after %s.", survey.Times(f.Attempts), f.Reason, survey.Moment(f.RetryAt))
+	text := fmt.Sprintf("It has failed %s: %s. It is tried again on demand after %s.",
+		survey.Times(f.Attempts), f.Reason, survey.Moment(f.RetryAt))
 	return &host.Explanation{Why: host.WhyFailed, Text: text, Since: &f.Since, Until: &f.RetryAt, Remedy: "retry",
-		Details: map[string]string{"reason": f.Reason, "retry_at": survey.Moment(f.RetryAt), "attempts": strconv.Itoa(f.Attempts)}}
+		Details: map[string]string{"reason": f.Reason, "retry_at": survey.Moment(f.RetryAt),
+			"attempts": strconv.Itoa(f.Attempts)}}
 }
 
 func (q Question) paused() *host.Explanation {
@@ -114,7 +119,8 @@ func (q Question) paused() *host.Explanation {
 	if p.Reason != "" {
 		text = fmt.Sprintf("It was paused by an operator: %s.", strings.TrimRight(p.Reason, ". "))
 	}
-	return &host.Explanation{Why: host.WhyPaused, Text: text, Since: &p.Since, Remedy: "resume", Details: map[string]string{"reason": p.Reason}}
+	return &host.Explanation{Why: host.WhyPaused, Text: text, Since: &p.Since, Remedy: "resume",
+		Details: map[string]string{"reason": p.Reason}}
 }
 
 // calling explains a turn that waits for another actor, to the end of the chain.
@@ -180,7 +186,8 @@ func (q Question) syncing() *host.Explanation {
 		return nil
 	}
 	return &host.Explanation{Why: host.WhyDisk,
-		Text:    fmt.Sprintf("%s not synced yet; replies wait for the disk.", survey.Count(int(n), "commit is", "commits are")),
+		Text: fmt.Sprintf("%s not synced yet; replies wait for the disk.",
+			survey.Count(int(n), "commit is", "commits are")),
 		Details: map[string]string{"commits": strconv.FormatInt(n, 10)}}
 }
 
@@ -202,7 +209,8 @@ func (q Question) waiting() *host.Explanation {
 		return nil
 	}
 	return &host.Explanation{Why: host.WhyMailbox,
-		Text:    fmt.Sprintf("%s in its mailbox; it is about to run.", survey.Count(q.Status.Mailbox, "call waits", "calls wait")),
+		Text: fmt.Sprintf("%s in its mailbox; it is about to run.",
+			survey.Count(q.Status.Mailbox, "call waits", "calls wait")),
 		Details: map[string]string{"calls": strconv.Itoa(q.Status.Mailbox)}}
 }
 

@@ -39,7 +39,8 @@ var _ interface {
 func New() *Part {
 	buckets := prometheus.ExponentialBuckets(1e-3, 4, 10)
 	return &Part{
-		lag:     prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_alarm_lag_seconds", Help: "How late alarms fire.", Buckets: buckets}),
+		lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_alarm_lag_seconds",
+			Help: "How late alarms fire.", Buckets: buckets}),
 		typeLag: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "cairn_type_alarm_lag_seconds", Help: "How late alarms fire, by actor type.", Buckets: buckets}, []string{"type"}),
 	}
 }
@@ -60,22 +61,25 @@ func (p *Part) Collectors(s *kernel.Kernel) []prometheus.Collector {
 // Methods implements call.Server.
 func (*Part) Methods() []*call.Method {
 	return []*call.Method{
-		call.Unwoken(call.Ask(method.AlarmList, func(r *call.Query, _ host.Codec, _ *method.None) (host.AlarmListOutput, error) {
-			s, done, err := r.Rows()
-			if err != nil {
-				return host.AlarmListOutput{}, err
-			}
-			defer done()
-			alarms, err := listAlarms(s, "")
-			out := host.AlarmListOutput{Alarms: make([]host.ListedAlarm, len(alarms))}
-			for i, a := range alarms {
-				out.Alarms[i] = host.ListedAlarm{Name: a.Name, Instance: a.Instance, Due: a.Due.UTC(), Attempts: a.Attempts}
-			}
-			return out, err
-		})),
-		call.Act(method.AlarmCancel, func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
-			return call.Counted(Turn{h}.CancelAlarm(in.Name, in.Instance))
-		}),
+		call.Unwoken(call.Ask(method.AlarmList,
+			func(r *call.Query, _ host.Codec, _ *method.None) (host.AlarmListOutput, error) {
+				s, done, err := r.Rows()
+				if err != nil {
+					return host.AlarmListOutput{}, err
+				}
+				defer done()
+				alarms, err := listAlarms(s, "")
+				out := host.AlarmListOutput{Alarms: make([]host.ListedAlarm, len(alarms))}
+				for i, a := range alarms {
+					out.Alarms[i] = host.ListedAlarm{Name: a.Name, Instance: a.Instance,
+						Due: a.Due.UTC(), Attempts: a.Attempts}
+				}
+				return out, err
+			})),
+		call.Act(method.AlarmCancel,
+			func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
+				return call.Counted(Turn{h}.CancelAlarm(in.Name, in.Instance))
+			}),
 		call.Act(method.AlarmRun, runAlarm),
 	}
 }
@@ -87,9 +91,12 @@ func runAlarm(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInp
 		return host.ListedAlarm{}, err
 	}
 	if !ok {
-		return host.ListedAlarm{}, host.Errorf(host.NotFound, "no alarm %q with the instance %q is armed", in.Name, in.Instance).With("alarm", in.Name)
+		return host.ListedAlarm{},
+			host.Errorf(host.NotFound, "no alarm %q with the instance %q is armed", in.Name,
+				in.Instance).With("alarm", in.Name)
 	}
-	shown := host.ListedAlarm{Name: in.Name, Instance: in.Instance, Due: clock.TimeMS(r.Due).UTC(), Attempts: r.Attempts}
+	shown := host.ListedAlarm{Name: in.Name, Instance: in.Instance, Due: clock.TimeMS(r.Due).UTC(),
+		Attempts: r.Attempts}
 	entry := audit.Of(h.Work.Ctx)
 	entry.Before(&shown)
 	r.Due = min(r.Due, max(1, h.Start.UnixMilli()))
@@ -107,7 +114,8 @@ func runAlarm(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInp
 func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeAlarm} }
 
 // Due implements kernel.Waker.
-func (*Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake, _ func(*kernel.Work)) *kernel.Work {
+func (*Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake,
+	_ func(*kernel.Work)) *kernel.Work {
 	return &kernel.Work{Job: (*alarmDue)(row)}
 }
 
@@ -198,7 +206,9 @@ func listAlarms(l call.Lister, name string) ([]host.Alarm, error) {
 			if err := record.Decode(e.Value, &r); err != nil {
 				return nil, err
 			}
-			out = append(out, host.Alarm{Name: name, Instance: instance, Due: clock.TimeMS(r.Due), Payload: r.Payload, Attempts: r.Attempts})
+			out = append(out,
+				host.Alarm{Name: name, Instance: instance, Due: clock.TimeMS(r.Due),
+					Payload: r.Payload, Attempts: r.Attempts})
 		}
 		if after = page.Next; after == nil {
 			return out, nil

@@ -199,13 +199,16 @@ func (h Turn) SetAttribute(attribute int, next host.AttributeValue) error {
 	a := &h.K.Actor.Type.Attributes[attribute]
 	switch {
 	case next.Kind != a.Kind:
-		return host.Errorf(host.InvalidArgument, "a value of attribute %q is a %s", a.Name, a.Kind).With("attribute", a.Name)
+		return host.Errorf(host.InvalidArgument, "a value of attribute %q is a %s", a.Name, a.Kind).
+			With("attribute", a.Name)
 	case len(next.Text) > host.MaxAttributeBytes:
 		return host.OverLimit("bytes of attribute "+a.Name, host.MaxAttributeBytes, int64(len(next.Text)))
 	case next.Kind == host.TimeAttribute && !writable(time.UnixMilli(next.Number).UTC()):
-		return host.Errorf(host.InvalidArgument, "the value of attribute %q is not within the years 0 to 9999", a.Name).With("attribute", a.Name)
+		return host.Errorf(host.InvalidArgument,
+			"the value of attribute %q is not within the years 0 to 9999", a.Name).With("attribute", a.Name)
 	case !utf8.ValidString(next.Text):
-		return host.Errorf(host.InvalidArgument, "the value of attribute %q is not valid UTF-8", a.Name).With("attribute", a.Name)
+		return host.Errorf(host.InvalidArgument, "the value of attribute %q is not valid UTF-8",
+			a.Name).With("attribute", a.Name)
 	}
 	var room [128]byte // of most keys and values
 	key := appendKey(room[:0], h.K.Actor.Type, attribute)

@@ -81,24 +81,25 @@ func identify(s *kernel.Kernel, addr host.Address, token string) (string, error)
 // Methods implements call.Server.
 func (*Part) Methods() []*call.Method {
 	return []*call.Method{
-		call.Unwoken(call.Ask(method.ConnectionList, func(r *call.Query, _ host.Codec, in *host.ConnectionListInput) (host.ConnectionListOutput, error) {
-			out := host.ConnectionListOutput{Connections: []host.ConnectionInfo{}}
-			limit := in.Limit
-			if limit == 0 {
-				limit = 100
-			}
-			list, err := Reads[*call.Query]{r}.Connections(in.After, limit+1)
-			if err != nil {
-				return out, err
-			}
-			if out.More = len(list) > limit; out.More {
-				list = list[:limit]
-			}
-			for i := range list {
-				out.Connections = append(out.Connections, connectionInfo(&list[i]))
-			}
-			return out, nil
-		})),
+		call.Unwoken(call.Ask(method.ConnectionList,
+			func(r *call.Query, _ host.Codec, in *host.ConnectionListInput) (host.ConnectionListOutput, error) {
+				out := host.ConnectionListOutput{Connections: []host.ConnectionInfo{}}
+				limit := in.Limit
+				if limit == 0 {
+					limit = 100
+				}
+				list, err := Reads[*call.Query]{r}.Connections(in.After, limit+1)
+				if err != nil {
+					return out, err
+				}
+				if out.More = len(list) > limit; out.More {
+					list = list[:limit]
+				}
+				for i := range list {
+					out.Connections = append(out.Connections, connectionInfo(&list[i]))
+				}
+				return out, nil
+			})),
 		call.Run(method.ConnectionClose, closeByOperator),
 	}
 }

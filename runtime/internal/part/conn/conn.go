@@ -27,7 +27,8 @@ func (*Part) Name() string { return "conn" }
 // Collectors implements kernel.Meter.
 func (p *Part) Collectors(s *kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cairn_connections", Help: "Clients that are connected to actors."},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cairn_connections",
+			Help: "Clients that are connected to actors."},
 			func() float64 { return float64(event.HubOf(s).Total()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "cairn_connections_slow_total", Help: "Connections cut off because the client read too slowly.",
@@ -283,7 +284,8 @@ func unsubscribe(t *kernel.Turn, l *LiveConnection, names []string) error {
 		return noConnection(l.ID)
 	}
 	n := len(rec.Events)
-	rec.Events = slices.DeleteFunc(rec.Events, func(s subscriptionRecord) bool { return slices.Contains(names, s.Name) })
+	rec.Events = slices.DeleteFunc(rec.Events,
+		func(s subscriptionRecord) bool { return slices.Contains(names, s.Name) })
 	if len(rec.Events) == n {
 		return nil
 	}

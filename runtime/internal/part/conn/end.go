@@ -44,7 +44,8 @@ const SweepPage = 256
 // Traits implements kernel.Job. Only the end of a connection runs the disconnect hook.
 func (d *tending) Traits(a *kernel.Actor) kernel.Traits {
 	hook := !d.bare && (d.end || d.row != nil)
-	return kernel.Traits{Kind: "connection", Name: d.id, Code: hook, Quick: !hook || a.Type.Behavior.Connections.Disconnect == "" || connTypeOf(a.Type).leave.Quick(1)}
+	return kernel.Traits{Kind: "connection", Name: d.id, Code: hook, Quick: !hook ||
+		a.Type.Behavior.Connections.Disconnect == "" || connTypeOf(a.Type).leave.Quick(1)}
 }
 
 // Run implements kernel.Job.
@@ -115,7 +116,8 @@ func (*Part) TakeUp(a *kernel.Actor) *kernel.Work {
 func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeConnections} }
 
 // Due implements kernel.Waker.
-func (*Part) Due(s *kernel.Kernel, t *kernel.Type, addr host.Address, row *engine.Wake, done func(*kernel.Work)) *kernel.Work {
+func (*Part) Due(s *kernel.Kernel, t *kernel.Type, addr host.Address, row *engine.Wake,
+	done func(*kernel.Work)) *kernel.Work {
 	return work(s, t, addr, &tending{row: row}, done)
 }
 
@@ -222,7 +224,8 @@ func endConnection(c *kernel.Core,
 		if err == nil || err == kernel.ErrAbandoned || c.Broken || c.Gone() {
 			return out, err
 		}
-		c.Actor.Kernel.Logger.Warn("the disconnect hook failed; the connection ends without it", "actor_type", c.Actor.Address.Type,
+		c.Actor.Kernel.Logger.Warn("the disconnect hook failed; the connection ends without it",
+			"actor_type", c.Actor.Address.Type,
 			"actor_key", c.Actor.Address.Key, "connection", id, "handler", hook, "error", err)
 	}
 	return c.RunTurn(w, "end connection", false, func(h *kernel.Turn) ([]byte, error) {

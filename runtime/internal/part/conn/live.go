@@ -94,10 +94,12 @@ func (l *LiveConnection) Push(id keyspace.ActorID, e *event.PublishedEvent, full
 		l.wake()
 		return false, true
 	case full:
-		l.stop(host.Errorf(host.Overloaded, "the client reads too slowly: the events that wait for the clients of the node take more than %d bytes", e.Batch.Hub.Limit).Retry())
+		l.stop(host.Errorf(host.Overloaded,
+			"the client reads too slowly: the events that wait for the clients of the node take more than %d bytes", e.Batch.Hub.Limit).Retry())
 		return false, false
 	case bytes > l.Limit && len(l.buffer) > 0:
-		l.stop(host.Errorf(host.Overloaded, "the client reads too slowly: more than %d bytes wait for it", l.Limit).Retry())
+		l.stop(host.Errorf(host.Overloaded,
+			"the client reads too slowly: more than %d bytes wait for it", l.Limit).Retry())
 		return false, false
 	}
 	l.buffer = append(l.buffer, e)

@@ -24,7 +24,8 @@ import (
 // Besides what the connect hook says, the error code is Overloaded, retryable, if the actor has as
 // many connections as its type allows; InvalidArgument or TooLarge for parameters or events that
 // cannot be.
-func Connect(s *kernel.Kernel, ctx context.Context, addr host.Address, r host.ConnectRequest) (host.LiveConnection, error) {
+func Connect(s *kernel.Kernel, ctx context.Context, addr host.Address,
+	r host.ConnectRequest) (host.LiveConnection, error) {
 	t, err := s.TypeOf(addr)
 	if err != nil {
 		return nil, err
@@ -36,7 +37,8 @@ func Connect(s *kernel.Kernel, ctx context.Context, addr host.Address, r host.Co
 		return nil, err
 	}
 	l := &LiveConnection{
-		S: s, Hub: event.HubOf(s), t: t, addr: addr, Key: string(address.Append(nil, addr)), Limit: t.Base.ConnectionBytes,
+		S: s, Hub: event.HubOf(s), t: t, addr: addr, Key: string(address.Append(nil,
+			addr)), Limit: t.Base.ConnectionBytes,
 		settled: make(chan error, 1), Signal: make(chan struct{}, 1),
 	}
 	l.addr.Key = slices.Clone(addr.Key)
@@ -78,7 +80,8 @@ func outside(s *kernel.Kernel, ctx context.Context) error {
 // checkConnect checks a request, and leaves each event in it once.
 func checkConnect(t *kernel.Type, r *host.ConnectRequest) error {
 	if len(r.Params) > host.MaxConnectionParams {
-		return host.OverLimit("connection parameter bytes", host.MaxConnectionParams, int64(len(r.Params))).With("field", "params")
+		return host.OverLimit("connection parameter bytes", host.MaxConnectionParams,
+			int64(len(r.Params))).With("field", "params")
 	}
 	if len(r.Params) > 0 {
 		if !json.Valid(r.Params) {
@@ -115,14 +118,16 @@ func checkEvents(t *kernel.Type, names []string) ([]string, error) {
 		}
 	}
 	if len(out) > host.MaxSubscriptions {
-		return nil, host.OverLimit("subscriptions of a connection", host.MaxSubscriptions, int64(len(out))).With("field", "events")
+		return nil, host.OverLimit("subscriptions of a connection", host.MaxSubscriptions,
+			int64(len(out))).With("field", "events")
 	}
 	return out, nil
 }
 
 // guarded reports whether one of the events has a subscribe hook.
 func guarded(t *kernel.Type, names []string) bool {
-	return slices.ContainsFunc(t.Events, func(e host.Event) bool { return e.Subscribe != "" && slices.Contains(names, e.Name) })
+	return slices.ContainsFunc(t.Events,
+		func(e host.Event) bool { return e.Subscribe != "" && slices.Contains(names, e.Name) })
 }
 
 // settle handles the result of the turn that opens or resumes a connection. It is called once, and
@@ -301,7 +306,8 @@ func askConnect(t *kernel.Turn, id string, rec *connectionRecord, r *host.Connec
 	if !bytes.Equal(st.Params, rec.Params) {
 		// The hook says what to keep.
 		if len(st.Params) > host.MaxConnectionParams {
-			return host.OverLimit("connection parameter bytes", host.MaxConnectionParams, int64(len(st.Params))).With("field", "params")
+			return host.OverLimit("connection parameter bytes", host.MaxConnectionParams,
+				int64(len(st.Params))).With("field", "params")
 		}
 		if len(st.Params) > 0 && !json.Valid(st.Params) {
 			return host.Errorf(host.InvalidArgument, "the parameters that the connect hook keeps are not JSON")

@@ -278,7 +278,8 @@ func (*Part) Wakes(from engine.Reader) (rows []engine.Wake, _ error) {
 // Connections implements host.Reader.
 func (h Reads[S]) Connections(after string, limit int) ([]host.ConnectionState, error) {
 	r := h.K
-	return call.Reading(r, func(rows engine.Reader) ([]host.ConnectionState, error) { return connectionStates(rows, after, limit) })
+	return call.Reading(r,
+		func(rows engine.Reader) ([]host.ConnectionState, error) { return connectionStates(rows, after, limit) })
 }
 
 // Connection implements host.Reader.

@@ -108,7 +108,8 @@ func (h *Turn) Collect(event int, data []byte, to string, except []string) error
 // HasEvent refuses the index of an event that the type does not have.
 func HasEvent(t *kernel.Type, event int) error {
 	if event < 0 || event >= len(t.Events) {
-		return host.Errorf(host.InvalidArgument, "actor type %q has no event %d: it was declared after the type was defined", t.Type, event)
+		return host.Errorf(host.InvalidArgument,
+			"actor type %q has no event %d: it was declared after the type was defined", t.Type, event)
 	}
 	return nil
 }
@@ -173,7 +174,9 @@ func (h *Turn) leave() {
 			continue // it is for one client's eyes
 		}
 		declared, _ := Event(t.Actor.Type, e.Name)
-		changes = append(changes, engine.Change{Kind: engine.ChangeEvent, Name: e.Name, Data: e.Data, Durable: t.Actor.Type.Events[declared].Durable})
+		changes = append(changes,
+			engine.Change{Kind: engine.ChangeEvent, Name: e.Name, Data: e.Data,
+				Durable: t.Actor.Type.Events[declared].Durable})
 	}
 	t.Lasting = int32(len(changes))
 	t.Changes = append(changes, t.Changes...)
@@ -182,7 +185,8 @@ func (h *Turn) leave() {
 // Durable implements kernel.Consequence.
 func (h *Turn) Durable() {
 	c := h.K.Core
-	c.Actor.Tally.Send(HubOf(c.Actor.Kernel).Publish(c.Actor.Key, c.ID, c.Identity.ID, CommitName{eventCoreOf(c), h.group.Commit}, h.events))
+	c.Actor.Tally.Send(HubOf(c.Actor.Kernel).
+		Publish(c.Actor.Key, c.ID, c.Identity.ID, CommitName{eventCoreOf(c), h.group.Commit}, h.events))
 }
 
 // Destroy implements kernel.Destroyer. Subscribers get the events of the turn, which are not kept,

@@ -28,7 +28,8 @@ const pageBytes = 64 << 10
 
 // History reads the events after a position that are kept, as far as they are durable. life is what
 // the position counts in, or zero for the life that is there. The error is an *Error.
-func History(s *kernel.Kernel, ctx context.Context, addr host.Address, life keyspace.ActorID, after uint64) (historyPage, error) {
+func History(s *kernel.Kernel, ctx context.Context, addr host.Address, life keyspace.ActorID,
+	after uint64) (historyPage, error) {
 	snap, id, err := s.Durable(ctx, addr)
 	if host.CodeOf(err) == host.NotFound {
 		return historyPage{}, nil // the events of a new incarnation count from 1
@@ -88,7 +89,8 @@ func decodeEvent(e engine.Entry) (host.EmittedEvent, error) {
 		return host.EmittedEvent{}, err
 	}
 	return host.EmittedEvent{
-		Sequence: seq, Version: r.Version, Name: r.Name, Time: clock.TimeMS(r.Time).UTC(), Data: r.Data, To: r.To, Except: r.Except,
+		Sequence: seq, Version: r.Version, Name: r.Name, Time: clock.TimeMS(r.Time).
+				UTC(), Data: r.Data, To: r.To, Except: r.Except,
 	}, nil
 }
 

@@ -181,7 +181,8 @@ func (h *Hub) Publish(key string, id keyspace.ActorID, life string, commit Commi
 }
 
 // push is publish, and also returns the connections that do not read.
-func (h *Hub) push(key string, id keyspace.ActorID, life string, commit CommitName, events []PublishedEvent) (slow []recipient, bytes int) {
+func (h *Hub) push(key string, id keyspace.ActorID, life string, commit CommitName,
+	events []PublishedEvent) (slow []recipient, bytes int) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	au := h.Audiences[key]

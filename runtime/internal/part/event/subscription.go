@@ -55,7 +55,8 @@ type Subscription struct {
 
 // Subscribe implements host.EventSource. The subscriber is anonymous: it gets no events that are
 // sent to one connection, and none that have a hook of their own.
-func Subscribe(s *kernel.Kernel, ctx context.Context, addr host.Address, sub host.Subscription) (host.EventStream, error) {
+func Subscribe(s *kernel.Kernel, ctx context.Context, addr host.Address,
+	sub host.Subscription) (host.EventStream, error) {
 	t, err := s.TypeOf(addr)
 	if err != nil {
 		return nil, err
@@ -73,7 +74,8 @@ func Subscribe(s *kernel.Kernel, ctx context.Context, addr host.Address, sub hos
 		}
 	}
 	st := &Subscription{
-		S: s, Hub: HubOf(s), addr: addr, Key: string(address.Append(nil, addr)), names: sub.Names, Signal: make(chan struct{}, 1),
+		S: s, Hub: HubOf(s), addr: addr, Key: string(address.Append(nil,
+			addr)), names: sub.Names, Signal: make(chan struct{}, 1),
 		lagging: sub.Resume, started: sub.Resume, adopting: sub.Resume, position: sub.After,
 	}
 	if err := host.CheckLife(sub.Life); err != nil {
@@ -81,7 +83,8 @@ func Subscribe(s *kernel.Kernel, ctx context.Context, addr host.Address, sub hos
 	}
 	if sub.Resume && sub.Life != "" {
 		if err := st.life.UnmarshalText([]byte(sub.Life)); err != nil {
-			return nil, host.Errorf(host.InvalidArgument, "life is %q, which is no actor id", sub.Life).With("field", "life")
+			return nil, host.Errorf(host.InvalidArgument, "life is %q, which is no actor id",
+				sub.Life).With("field", "life")
 		}
 	}
 	for _, e := range t.Events {

@@ -21,7 +21,8 @@ func (*Part) Explain(q *survey.Inquiry, _ *engine.Snapshot) error {
 			return nil
 		}
 		e, _ := q.S.PublicError(err)
-		return &host.Explanation{Why: host.WhyPublisher, Text: fmt.Sprintf("Turns that emit durable events are refused: %s.", e.Message),
+		return &host.Explanation{Why: host.WhyPublisher,
+			Text:    fmt.Sprintf("Turns that emit durable events are refused: %s.", e.Message),
 			Details: map[string]string{"reason": e.Message}}
 	})
 	return nil

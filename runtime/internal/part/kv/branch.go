@@ -41,7 +41,8 @@ func withField(err error, member string) error {
 
 // branchOf is a branch as callers see it, among all.
 func branchOf(b *kvrows.Branch, all []*kvrows.Branch) kv.Branch {
-	return kv.Branch{Branch: b.Name, From: kvrows.NameOf(all, b.From), Version: b.Version, Created: clock.TimeMS(b.Created).UTC(), ReadOnly: b.ReadOnly}
+	return kv.Branch{Branch: b.Name, From: kvrows.NameOf(all, b.From), Version: b.Version,
+		Created: clock.TimeMS(b.Created).UTC(), ReadOnly: b.ReadOnly}
 }
 
 // fork implements kv.fork.
@@ -69,9 +70,12 @@ func branches(r *reader, _ *kv.BranchesInput) (kv.BranchesOutput, error) {
 }
 
 // removeBranch implements kv.remove_branch.
-func removeBranch(_ *kernel.Core, t *kernel.Turn, _ host.Codec, in *kv.RemoveBranchInput) (kv.RemoveBranchOutput, error) {
+func removeBranch(_ *kernel.Core, t *kernel.Turn, _ host.Codec,
+	in *kv.RemoveBranchInput) (kv.RemoveBranchOutput, error) {
 	if in.Branch == "" {
-		return kv.RemoveBranchOutput{}, host.Errorf(host.InvalidArgument, "the branch is missing; the store itself is not removed").With("field", "branch")
+		return kv.RemoveBranchOutput{},
+			host.Errorf(host.InvalidArgument,
+				"the branch is missing; the store itself is not removed").With("field", "branch")
 	}
 	err := storeOf(t.Core).RemoveBranch(in.Branch)
 	if _, missing := errors.AsType[*kvrows.BranchError](err); missing {
@@ -106,7 +110,8 @@ func diff(r *reader, in *kv.DiffInput) (out kv.DiffOutput, err error) {
 	if err != nil {
 		return out, err
 	}
-	listing := listingOf(start, end, []byte(in.From.Branch), []byte(in.To.Branch), strconv.AppendUint(nil, in.From.At, 10), strconv.AppendUint(nil, in.To.At, 10))
+	listing := listingOf(start, end, []byte(in.From.Branch), []byte(in.To.Branch),
+		strconv.AppendUint(nil, in.From.At, 10), strconv.AppendUint(nil, in.To.At, 10))
 	if in.Cursor != "" {
 		last, err := after(in.Cursor, listing, start, end)
 		if err != nil {
@@ -127,7 +132,8 @@ func diff(r *reader, in *kv.DiffInput) (out kv.DiffOutput, err error) {
 		if err != nil {
 			return out, trimmed(err)
 		}
-		if compared++; len(out.Changes) == limit || size >= pageBytes || compared > scanEntries || compared > 1 && time.Since(began) > scanTime {
+		if compared++; len(out.Changes) == limit || size >= pageBytes || compared > scanEntries ||
+			compared > 1 && time.Since(began) > scanTime {
 			out.Cursor = cursorOf(listing, last)
 			break
 		}
@@ -169,7 +175,8 @@ func keyOf(packed []byte) (kv.Key, error) {
 	return kv.Key(parts), err
 }
 
-var strategies = map[string]kvrows.Strategy{"": kvrows.Strict, "strict": kvrows.Strict, "theirs": kvrows.Theirs, "ours": kvrows.Ours}
+var strategies = map[string]kvrows.Strategy{"": kvrows.Strict, "strict": kvrows.Strict,
+	"theirs": kvrows.Theirs, "ours": kvrows.Ours}
 
 // merge implements kv.merge.
 func merge(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.MergeInput) (out kv.MergeOutput, err error) {
@@ -178,10 +185,12 @@ func merge(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.MergeInput) 
 	}
 	strategy, known := strategies[in.Strategy]
 	if !known {
-		return out, host.Errorf(host.InvalidArgument, "the strategy is %.40q; it must be strict, theirs or ours", in.Strategy).With("field", "strategy")
+		return out, host.Errorf(host.InvalidArgument,
+			"the strategy is %.40q; it must be strict, theirs or ours", in.Strategy).With("field", "strategy")
 	}
 	if in.Base == nil && in.Source.Branch == in.Target {
-		return out, host.Errorf(host.InvalidArgument, "a branch is merged into itself only with another base").With("field", "base")
+		return out, host.Errorf(host.InvalidArgument,
+			"a branch is merged into itself only with another base").With("field", "base")
 	}
 	store := storeOf(t.Core)
 	r := &reader{rows: store.WriteSet, codec: codec, now: t.Start, version: store.Version() - 1}
@@ -202,7 +211,8 @@ func merge(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.MergeInput) 
 	if err != nil {
 		return out, err
 	}
-	plan, err := kvrows.Plan(func(key []byte) engine.Reader { return viewRows{base.Of(key)} }, viewRows{source}, writer, keys, strategy)
+	plan, err := kvrows.Plan(func(key []byte) engine.Reader { return viewRows{base.Of(key)} },
+		viewRows{source}, writer, keys, strategy)
 	if err != nil {
 		return out, trimmed(err)
 	}
@@ -267,7 +277,8 @@ func (r *reader) base(in *kv.MergeInput, source *kvrows.View) (*kvrows.Common, e
 
 // merging returns the packed keys that a merge compares, and the parts that they are of; no parts
 // are everything.
-func merging(in *kv.MergeInput, base *kvrows.Common, source *kvrows.View) (keys iter.Seq2[[]byte, error], parts []kvrows.Range, err error) {
+func merging(in *kv.MergeInput, base *kvrows.Common,
+	source *kvrows.View) (keys iter.Seq2[[]byte, error], parts []kvrows.Range, err error) {
 	if in.Keys == nil {
 		start, end, err := bounds(&in.Selection)
 		if err != nil {
@@ -280,7 +291,8 @@ func merging(in *kv.MergeInput, base *kvrows.Common, source *kvrows.View) (keys 
 		return base.Differing(source, from, to, kv.MaxMergeReads), parts, nil
 	}
 	if in.Prefix != nil || in.Start != nil || in.End != nil {
-		return nil, nil, host.Errorf(host.InvalidArgument, "a merge has either keys or a selection").With("field", "keys")
+		return nil, nil,
+			host.Errorf(host.InvalidArgument, "a merge has either keys or a selection").With("field", "keys")
 	}
 	if n := len(in.Keys); n > kv.MaxKeys {
 		return nil, nil, host.OverLimit("keys", kv.MaxKeys, int64(n)).With("field", "keys")

@@ -25,12 +25,14 @@ func (d *building) Run(c *kernel.Core, w *kernel.Work) {
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(list, func(ix *kvrows.Index) bool { return ix.Behind && ix.Due == row.Due && ix.Name() == row.Name })
+		i := slices.IndexFunc(list,
+			func(ix *kvrows.Index) bool { return ix.Behind && ix.Due == row.Due && ix.Name() == row.Name })
 		if i < 0 {
 			return kernel.ErrLeftover
 		}
 		return c.System(w, "index", func(t *kernel.Turn) error {
-			c.Rows.ClearWake(row.Due, keyspace.WakeIndex, row.Name, "") // first, because building may arm the same time again
+			// first, because building may arm the same time again
+			c.Rows.ClearWake(row.Due, keyspace.WakeIndex, row.Name, "")
 			TurnOf(t).indexes().build = list[i].ID
 			return nil
 		})

@@ -140,7 +140,8 @@ func of(member string, err error) error {
 
 // placed reports whether errors with a code are about a member.
 func placed(c host.Code) bool {
-	return c == host.InvalidArgument || c == host.TooLarge || c == host.FailedPrecondition || c == host.PermissionDenied || c == host.NotFound
+	return c == host.InvalidArgument || c == host.TooLarge || c == host.FailedPrecondition ||
+		c == host.PermissionDenied || c == host.NotFound
 }
 
 // at is of for an element of a list, which the text names too.
@@ -161,7 +162,8 @@ func at(list string, i int, err error) error {
 
 // entryOf is an entry as callers see it.
 func entryOf(codec host.Codec, key kv.Key, e *engine.Entry, values bool) (kv.Entry, error) {
-	out := kv.Entry{Key: key, Version: uint64(e.Version), Created: clock.TimeMS(e.Created).UTC(), Updated: clock.TimeMS(e.Updated).UTC()}
+	out := kv.Entry{Key: key, Version: uint64(e.Version), Created: clock.TimeMS(e.Created).UTC(),
+		Updated: clock.TimeMS(e.Updated).UTC()}
 	if e.Expire != 0 {
 		at := clock.TimeMS(e.Expire).UTC()
 		out.Expires = &at
@@ -225,14 +227,17 @@ func getMany(r *reader, in *kv.GetManyInput) (kv.GetManyOutput, error) {
 // bounds returns the packed bounds of a selection; nil is the end of the store.
 func bounds(s *kv.Selection) (start, end []byte, err error) {
 	if s.Prefix != nil && (s.Start != nil || s.End != nil) {
-		return nil, nil, host.Errorf(host.InvalidArgument, "a selection has either a prefix, or start and end").With("field", "prefix")
+		return nil, nil,
+			host.Errorf(host.InvalidArgument, "a selection has either a prefix, or start and end").
+				With("field", "prefix")
 	}
 	for _, member := range []struct {
 		name string
 		key  kv.Key
 		pack func(kv.Key) ([]byte, error)
 		to   *[]byte
-	}{{"prefix", s.Prefix, kv.Key.Pack, &start}, {"start", s.Start, kv.Key.PackBound, &start}, {"end", s.End, kv.Key.PackBound, &end}} {
+	}{{"prefix", s.Prefix, kv.Key.Pack, &start}, {"start", s.Start, kv.Key.PackBound,
+		&start}, {"end", s.End, kv.Key.PackBound, &end}} {
 		if len(member.key) == 0 {
 			continue
 		}
@@ -242,7 +247,9 @@ func bounds(s *kv.Selection) (start, end []byte, err error) {
 		}
 	}
 	if s.End != nil && len(end) == 0 { // nothing is below it; a client that makes it by mistake may delete all
-		return nil, nil, host.Errorf(host.InvalidArgument, "the end is empty; leave it out for the end of the store").With("field", "end")
+		return nil, nil,
+			host.Errorf(host.InvalidArgument,
+				"the end is empty; leave it out for the end of the store").With("field", "end")
 	}
 	if len(s.Prefix) > 0 {
 		end = append(start[:len(start):len(start)], 0xFF) // no part begins with this byte

@@ -135,13 +135,15 @@ func numbered(n int) *reader {
 func TestCountsGoOnAtTheirCursor(t *testing.T) {
 	r := numbered(25)
 	for most := 1; most < 30; most++ {
-		in, sampled := kv.CountInput{Selection: kv.Selection{Prefix: kv.Key{"a"}}}, kv.SampleInput{Selection: kv.Selection{Prefix: kv.Key{"a"}}, N: 5}
+		in, sampled := kv.CountInput{Selection: kv.Selection{Prefix: kv.Key{"a"}}},
+			kv.SampleInput{Selection: kv.Selection{Prefix: kv.Key{"a"}}, N: 5}
 		n, calls, chosen := int64(0), 0, map[string]bool{}
 		for {
 			out, err := r.count(&in, most)
 			n, calls = n+out.Count, calls+1
 			part, err2 := r.sample(&sampled, most)
-			if err := errors.Join(err, err2); err != nil || part.Count != out.Count || part.Cursor != out.Cursor || len(part.Entries) != min(5, int(part.Count)) {
+			if err := errors.Join(err, err2); err != nil || part.Count != out.Count || part.Cursor != out.Cursor ||
+				len(part.Entries) != min(5, int(part.Count)) {
 				t.Fatalf("%d: %+v, %+v, %v", most, out, part, err)
 			}
 			for _, e := range part.Entries {
@@ -155,7 +157,8 @@ func TestCountsGoOnAtTheirCursor(t *testing.T) {
 		errorIf(t, n != 25 || calls > 25/most+1 || most <= 5 && len(chosen) != 25,
 			"%d at a time: counted %d in %d calls, %d were chosen", most, n, calls, len(chosen))
 	}
-	in := kv.CountInput{Selection: kv.Selection{Prefix: kv.Key{"b"}}, Cursor: cursorOf(listingOf(pack("a"), append(pack("a"), 0xFF)), pack("a", 1))}
+	in := kv.CountInput{Selection: kv.Selection{Prefix: kv.Key{"b"}},
+		Cursor: cursorOf(listingOf(pack("a"), append(pack("a"), 0xFF)), pack("a", 1))}
 	_, err := r.count(&in, 1)
 	errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%v", err)
 }
@@ -339,7 +342,8 @@ func TestExcerpt(t *testing.T) {
 		{"[a] [a] [a] x [a] [b]", 3, "…x [a] [b]"},
 		{"a p[pl]e tree", 1, "…p[pl]e…"},
 		{"[red apple] pie", 1, "[red]…"},
-		{strings.Repeat("字", 40) + "[字]" + strings.Repeat("字", 40), 1, "…" + strings.Repeat("字", 8) + "[字]" + strings.Repeat("字", 23) + "…"},
+		{strings.Repeat("字", 40) + "[字]" + strings.Repeat("字", 40), 1,
+			"…" + strings.Repeat("字", 8) + "[字]" + strings.Repeat("字", 23) + "…"},
 	} {
 		got := shown(marks.Replace(c.text), c.most)
 		errorIf(t, got != c.want, "%s: %q, want %q", c.text, got, c.want)

@@ -115,7 +115,8 @@ func (p *Part) feed(q *call.Query, codec host.Codec, in *kv.FeedInput) (out kv.F
 			return out, err
 		}
 		if !logs {
-			return out, host.Errorf(host.FailedPrecondition, "no scope of the store has log in its policy, so its changes are not kept").With("reason", "no_log")
+			return out, host.Errorf(host.FailedPrecondition,
+				"no scope of the store has log in its policy, so its changes are not kept").With("reason", "no_log")
 		}
 	}
 	out.Events, out.Life, out.Next = []kv.Event{}, q.View.ID.String(), info.Last
@@ -149,7 +150,8 @@ func (p *Part) feed(q *call.Query, codec host.Codec, in *kv.FeedInput) (out kv.F
 			}
 			out.Next = item.Sequence
 			read, size = read+1, size+len(item.Data)
-			if len(prefixes) > 0 && !slices.ContainsFunc(prefixes, func(p []byte) bool { return within(string(p), string(e.Key)) }) {
+			if len(prefixes) > 0 &&
+				!slices.ContainsFunc(prefixes, func(p []byte) bool { return within(string(p), string(e.Key)) }) {
 				continue
 			}
 			event := eventOf(codec, item, e)

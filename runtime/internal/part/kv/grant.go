@@ -162,7 +162,8 @@ func mayMerge(g *token.Grant, in *kv.MergeInput) error {
 	// The next merge is told of this one, and of few parts: what one token merges must not take the
 	// place of what others do.
 	from, to := g.Bounds()
-	if start, end, err := bounds(&in.Selection); err != nil || in.Keys == nil && bytes.Equal(start, from) && bytes.Equal(end, to) {
+	if start, end, err := bounds(&in.Selection); err != nil ||
+		in.Keys == nil && bytes.Equal(start, from) && bytes.Equal(end, to) {
 		return err
 	}
 	return token.Denied("to merge a part of its keys, unless the base is named").With("field", "base")
@@ -234,7 +235,8 @@ func mayCheck(g *token.Grant, c *kv.Check) error {
 		if err != nil || g.Range(d.Key, d.End) {
 			return err
 		}
-		return token.Denied("the digest: it is of keys that do not begin with the token's prefix").With("field", "digest")
+		return token.Denied("the digest: it is of keys that do not begin with the token's prefix").
+			With("field", "digest")
 	}
 	return of("key", g.Key(c.Key))
 }

@@ -120,7 +120,8 @@ func (p *Part) handle(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 				h.Attempts = 0 // they were of another change
 			}
 			due := time.Now().Add(retry.Backoff(h.Attempts+1, handleRetryMin, handleRetryMax)).UnixMilli()
-			return p.note(c, w, row.Name, kvrows.Handled{After: item.Sequence - 1, Due: due, Attempts: h.Attempts + 1, Missed: h.Missed})
+			return p.note(c, w, row.Name,
+				kvrows.Handled{After: item.Sequence - 1, Due: due, Attempts: h.Attempts + 1, Missed: h.Missed})
 		}
 		h = kvrows.Handled{After: item.Sequence}
 		if c.Group.Turns >= kernel.MaxGroupTurns || c.Rows.Bytes() >= kernel.MaxGroupBytes {

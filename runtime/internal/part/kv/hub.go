@@ -57,7 +57,8 @@ func (h *hub) join(w *watch) error {
 		h.audiences[w.actor] = au
 	}
 	if len(au.all) >= kv.MaxWatchers {
-		return host.Errorf(host.Overloaded, "the actor has %d watchers", len(au.all)).With("limit", strconv.Itoa(kv.MaxWatchers)).Retry()
+		return host.Errorf(host.Overloaded, "the actor has %d watchers", len(au.all)).
+			With("limit", strconv.Itoa(kv.MaxWatchers)).Retry()
 	}
 	au.all[w] = true
 	au.ranged += 1 + len(w.prefixes)
@@ -237,7 +238,8 @@ func (h *Turn) collects() *touched {
 		h.K.After = append(h.K.After, h.touched)
 	}
 	what := h.touched
-	if !what.any && (len(what.keys) >= maxTouched || len(what.ranges) >= maxRanges || !hubOf(what.in.Kernel).watched(what.in.Key)) {
+	if !what.any && (len(what.keys) >= maxTouched || len(what.ranges) >= maxRanges ||
+		!hubOf(what.in.Kernel).watched(what.in.Key)) {
 		what.any, what.keys, what.ranges = true, nil, nil
 	}
 	return what

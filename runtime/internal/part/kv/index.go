@@ -69,12 +69,13 @@ type indexing struct {
 }
 
 const (
-	maxIndexed  = 1_000 // keys that a turn indexes
-	sliceLimit  = 500   // entries that one turn compares to build an index
-	sliceBytes  = 1 << 20
-	indexPause  = time.Minute // after which building goes on that SQLite refused, and twice that after each further time
-	maxPauses   = 16          // of these
-	matchOpen   = "\x02"      // around words that match, in snippets; no text that is indexed has them
+	maxIndexed = 1_000 // keys that a turn indexes
+	sliceLimit = 500   // entries that one turn compares to build an index
+	sliceBytes = 1 << 20
+	// after which building goes on that SQLite refused, and twice that after each further time
+	indexPause  = time.Minute
+	maxPauses   = 16     // of these
+	matchOpen   = "\x02" // around words that match, in snippets; no text that is indexed has them
 	matchClose  = "\x03"
 	cleared     = "\x00" + matchOpen + matchClose
 	tablePrefix = "cairn_kv_"
@@ -197,11 +198,13 @@ func (x *indexing) Seal(t *kernel.Turn) error {
 	if err != nil {
 		rows.Rollback(before)
 		public, _ := t.Actor.Kernel.PublicError(err)
-		t.Actor.Kernel.Logger.LogAttrs(t, slog.LevelWarn, "search indexes cannot be updated, and fall behind", t.Actor.Attrs(slog.Any("error", err))...)
+		t.Actor.Kernel.Logger.LogAttrs(t, slog.LevelWarn,
+			"search indexes cannot be updated, and fall behind", t.Actor.Attrs(slog.Any("error", err))...)
 		large := public.Code == host.TooLarge || errors.Is(err, &engine.LimitError{})
 		changed = x.late(list, public.Code == host.Internal, large, now)
 	} else if x.skipped != nil {
-		t.Actor.Kernel.Logger.LogAttrs(t, slog.LevelWarn, "an entry is not in a search index, because it is too much for one turn",
+		t.Actor.Kernel.Logger.LogAttrs(t, slog.LevelWarn,
+			"an entry is not in a search index, because it is too much for one turn",
 			t.Actor.Attrs(slog.String("key", keyspace.Format(keyspace.UserKV.Append(nil, x.skipped))))...)
 	}
 	for i := range changed {

@@ -48,7 +48,8 @@ func dropTables(db *sql.DB, id uint64) error {
 // such a name, as an import may bring. An empty index means all.
 func dropNamed(db *sql.DB, index string) error {
 	for _, what := range []struct{ kind, sql string }{
-		{"TRIGGER", "%"}, {"VIEW", "%"}, {"INDEX", "%"}, {"TABLE", "CREATE VIRTUAL%"}, {"TABLE", "%"}, // tables of virtual ones go with them
+		// tables of virtual ones go with them
+		{"TRIGGER", "%"}, {"VIEW", "%"}, {"INDEX", "%"}, {"TABLE", "CREATE VIRTUAL%"}, {"TABLE", "%"},
 	} {
 		rows, err := db.Query("SELECT name FROM main.sqlite_schema WHERE type = lower(?) AND name LIKE 'cairn\\_kv\\_%' ESCAPE '\\' AND sql LIKE ?", what.kind, what.sql)
 		if err != nil {
@@ -68,7 +69,8 @@ func dropNamed(db *sql.DB, index string) error {
 			return err
 		}
 		for _, name := range names {
-			if _, err := db.Exec("DROP " + what.kind + ` main."` + strings.ReplaceAll(name, `"`, `""`) + `"`); err != nil {
+			if _, err := db.Exec("DROP " + what.kind + ` main."` +
+				strings.ReplaceAll(name, `"`, `""`) + `"`); err != nil {
 				return err
 			}
 		}
@@ -92,8 +94,10 @@ func (w *indexer) create() error {
 		columns.WriteString(match.Column(i) + ", ")
 	}
 	texts := []string{
-		"CREATE VIRTUAL TABLE main." + name + " USING fts5 (" + columns.String() + "key UNINDEXED, version UNINDEXED, tokenize = '" + tokenizers[w.ix.Tokenizer] + "')",
-		"CREATE TABLE main." + name + "_map (key BLOB PRIMARY KEY, id INTEGER NOT NULL, version INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+		"CREATE VIRTUAL TABLE main." + name + " USING fts5 (" + columns.String() +
+			"key UNINDEXED, version UNINDEXED, tokenize = '" + tokenizers[w.ix.Tokenizer] + "')",
+		"CREATE TABLE main." + name +
+			"_map (key BLOB PRIMARY KEY, id INTEGER NOT NULL, version INTEGER NOT NULL) STRICT, WITHOUT ROWID",
 	}
 	for _, text := range texts {
 		if _, err := w.db.ExecContext(w.ctx, text); err != nil {
@@ -111,7 +115,8 @@ func (w *indexer) key(key []byte) error {
 		return err
 	}
 	var id, version int64
-	err = w.db.QueryRowContext(w.ctx, "SELECT id, version FROM main."+table(&w.ix)+"_map WHERE key = ?", key).Scan(&id, &version)
+	err = w.db.QueryRowContext(w.ctx,
+		"SELECT id, version FROM main."+table(&w.ix)+"_map WHERE key = ?", key).Scan(&id, &version)
 	switch known := err == nil; {
 	case err != nil && !errors.Is(err, sql.ErrNoRows):
 		return err
@@ -143,7 +148,8 @@ func (w *indexer) add(key []byte, e *engine.Entry) error {
 		return err
 	}
 	texts = append(texts, key, int64(e.Version))
-	done, err := w.db.ExecContext(w.ctx, "INSERT INTO main."+table(&w.ix)+" VALUES (?"+strings.Repeat(", ?", len(texts)-1)+")", texts...)
+	done, err := w.db.ExecContext(w.ctx,
+		"INSERT INTO main."+table(&w.ix)+" VALUES (?"+strings.Repeat(", ?", len(texts)-1)+")", texts...)
 	if err != nil {
 		return err
 	}
@@ -151,7 +157,8 @@ func (w *indexer) add(key []byte, e *engine.Entry) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.db.ExecContext(w.ctx, "INSERT INTO main."+table(&w.ix)+"_map VALUES (?, ?, ?)", key, id, int64(e.Version))
+	_, err = w.db.ExecContext(w.ctx, "INSERT INTO main."+table(&w.ix)+"_map VALUES (?, ?, ?)", key,
+		id, int64(e.Version))
 	return err
 }
 
@@ -217,7 +224,9 @@ func (w *indexer) mapped(start, end []byte, most int) (list []mapped, more bool,
 	if start == nil {
 		start = []byte{}
 	}
-	rows, err := w.db.QueryContext(w.ctx, "SELECT key, id, version FROM main."+table(&w.ix)+"_map WHERE key >= ? AND key < ? ORDER BY key LIMIT "+strconv.Itoa(most+1), start, end)
+	rows, err := w.db.QueryContext(w.ctx,
+		"SELECT key, id, version FROM main."+table(&w.ix)+
+			"_map WHERE key >= ? AND key < ? ORDER BY key LIMIT "+strconv.Itoa(most+1), start, end)
 	if err != nil {
 		return nil, false, err
 	}
@@ -271,7 +280,8 @@ func (w *indexer) slice() error {
 		start = append(ix.After[:len(ix.After):len(ix.After)], 0)
 	}
 	room := w.rows.Room() // a slice takes a small part of it, or it would never fit
-	q := engine.ListQuery{Limit: int(min(max(room>>14, 1), sliceLimit)), MaxBytes: int(min(max(room>>4, 1), sliceBytes))}
+	q := engine.ListQuery{Limit: int(min(max(room>>14, 1), sliceLimit)),
+		MaxBytes: int(min(max(room>>4, 1), sliceBytes))}
 	q.Start, q.End = kvrows.Bounds(start, end)
 	if ix.Most > 0 {
 		q.Limit = min(q.Limit, int(ix.Most))

@@ -118,7 +118,8 @@ func (h *Turn) KVPut(key, value []byte, encoding host.Encoding, expire time.Time
 	if !expire.IsZero() {
 		o.ExpireAt = expire.UnixMilli()
 		if o.ExpireAt <= t.Start.UnixMilli() {
-			return host.Errorf(host.InvalidArgument, "the entry would expire at %s, which is not in the future", expire.Format(time.RFC3339))
+			return host.Errorf(host.InvalidArgument,
+				"the entry would expire at %s, which is not in the future", expire.Format(time.RFC3339))
 		}
 	}
 	return h.put(key, value, o)
@@ -303,7 +304,8 @@ func (h *Turn) change(op string, key []byte, v value.Value, expires int64) {
 
 // Seal implements kernel.Participant, for a turn that changed more keys than it publishes.
 func (what *touched) Seal(t *kernel.Turn) error {
-	t.Change(engine.ChangeKV, "", func() any { return map[string]any{"op": "more", "count": what.changes - MaxKVChanges} })
+	t.Change(engine.ChangeKV, "",
+		func() any { return map[string]any{"op": "more", "count": what.changes - MaxKVChanges} })
 	return nil
 }
 

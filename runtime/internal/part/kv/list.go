@@ -43,7 +43,8 @@ func listMany(r *reader, in *kv.ListManyInput) (kv.ListManyOutput, error) {
 	for i := range in.Lists {
 		limit := in.Lists[i].Limit
 		if limit < 0 || limit > kv.MaxPage {
-			e := host.Errorf(host.InvalidArgument, "limit is %d; it is 1 to %d, or 0 for %d", limit, kv.MaxPage, kv.DefaultPage)
+			e := host.Errorf(host.InvalidArgument, "limit is %d; it is 1 to %d, or 0 for %d", limit,
+				kv.MaxPage, kv.DefaultPage)
 			return kv.ListManyOutput{}, at("lists", i, e.With("field", "limit"))
 		}
 		entries += cmp.Or(limit, kv.DefaultPage)
@@ -54,7 +55,8 @@ func listMany(r *reader, in *kv.ListManyInput) (kv.ListManyOutput, error) {
 	out, room := kv.ListManyOutput{Pages: make([]kv.ListOutput, len(in.Lists))}, pagesBytes
 	for i := range in.Lists {
 		if room <= 0 {
-			return kv.ListManyOutput{}, host.OverLimit("bytes of the entries", pagesBytes, int64(pagesBytes-room)).With("field", "lists")
+			return kv.ListManyOutput{},
+				host.OverLimit("bytes of the entries", pagesBytes, int64(pagesBytes-room)).With("field", "lists")
 		}
 		page, err := listing(r, &in.Lists[i], &room, true)
 		if err != nil {
@@ -100,7 +102,8 @@ func listing(r *reader, in *kv.ListInput, room *int, first bool) (kv.ListOutput,
 		}
 	}
 	l := lister{reader: r, in: in, filter: filter, listing: listing, room: room}
-	if first && in.Limit == 1 && filter == nil && !in.Digest && !in.Reverse && start != nil && (end == nil || bytes.Compare(start, end) < 0) {
+	if first && in.Limit == 1 && filter == nil && !in.Digest && !in.Reverse && start != nil &&
+		(end == nil || bytes.Compare(start, end) < 0) {
 		if there, err := l.first(start); there || err != nil {
 			return l.out, err
 		}
@@ -169,7 +172,8 @@ func (l *lister) page(start, end []byte) (last []byte, err error) {
 	limit := cmp.Or(l.in.Limit, kv.DefaultPage)
 	values := !l.in.KeysOnly
 	l.out.Entries = []kv.Entry{}
-	q := engine.ListQuery{Reverse: l.in.Reverse, KeysOnly: !values && l.filter == nil, Limit: limit + 1, MaxBytes: pageBytes}
+	q := engine.ListQuery{Reverse: l.in.Reverse, KeysOnly: !values &&
+		l.filter == nil, Limit: limit + 1, MaxBytes: pageBytes}
 	q.Start, q.End = kvrows.Bounds(start, end)
 	scanned, read, began := 0, 0, time.Now()
 	for {
@@ -271,7 +275,8 @@ func after(cursor string, listing uint64, start, end []byte) ([]byte, error) {
 	b, err := cursorText.DecodeString(cursor)
 	mark := fmt.Sprintf("%016x", listing)
 	last, ok := bytes.CutPrefix(b, []byte(mark))
-	if err != nil || !ok || len(last) == 0 || bytes.Compare(last, start) < 0 || end != nil && bytes.Compare(last, end) >= 0 {
+	if err != nil || !ok || len(last) == 0 || bytes.Compare(last, start) < 0 ||
+		end != nil && bytes.Compare(last, end) >= 0 {
 		return nil, errCursor
 	}
 	return last, nil
@@ -297,7 +302,8 @@ func parseDigest(text string) (c kvrows.Check, err error) {
 	if n <= 0 || size > uint64(len(bounds)-n) {
 		return c, errDigest
 	}
-	c = kvrows.Check{Want: kvrows.Unchanged, Key: bounds[n : n+int(size)], Digest: kvrows.ReadDigest([kvrows.DigestSize]byte(b))}
+	c = kvrows.Check{Want: kvrows.Unchanged, Key: bounds[n : n+int(size)],
+		Digest: kvrows.ReadDigest([kvrows.DigestSize]byte(b))}
 	if rest := bounds[n+int(size):]; len(rest) > 0 {
 		c.End = rest
 	}

@@ -58,7 +58,8 @@ func (*Part) Declare(t *kernel.Type) error {
 		}
 		d.scopes = append(d.scopes, kvrows.Scope{
 			Prefix: tuple.AppendString(nil, m.Name),
-			Policy: kvrows.Policy{MaxKeys: m.Keys, MaxBytes: m.Bytes, DefaultTTL: m.TTL.Milliseconds(), Log: m.Log, LogEvents: m.LogEvents, LogBytes: m.LogBytes, LogFor: m.LogFor.Milliseconds()},
+			Policy: kvrows.Policy{MaxKeys: m.Keys, MaxBytes: m.Bytes,
+				DefaultTTL: m.TTL.Milliseconds(), Log: m.Log, LogEvents: m.LogEvents, LogBytes: m.LogBytes, LogFor: m.LogFor.Milliseconds()},
 		})
 	}
 	attach.Make(&t.Attached, func() *declaration { return d })

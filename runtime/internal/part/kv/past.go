@@ -33,7 +33,8 @@ func (r *reader) moment(m *kv.Moment) (*reader, error) {
 // view returns the entries of a branch, as they are or were.
 func (r *reader) view(m *kv.Moment) (*kvrows.View, error) {
 	if m.At > uint64(r.version) {
-		return nil, host.Errorf(host.InvalidArgument, "version %d is not committed; the last one is %d", m.At, r.version).With("field", "at")
+		return nil, host.Errorf(host.InvalidArgument,
+			"version %d is not committed; the last one is %d", m.At, r.version).With("field", "at")
 	}
 	if m.Time != nil {
 		if m.At != 0 {
@@ -107,7 +108,8 @@ func history(r *reader, in *kv.HistoryInput) (kv.HistoryOutput, error) {
 	if err != nil {
 		return kv.HistoryOutput{}, branched(err)
 	}
-	list, more, floor, err := kvrows.History(r.rows, row, engine.Version(in.Before), cmp.Or(in.Limit, kv.DefaultPage), r.now.UnixMilli())
+	list, more, floor, err := kvrows.History(r.rows, row, engine.Version(in.Before),
+		cmp.Or(in.Limit, kv.DefaultPage), r.now.UnixMilli())
 	if err != nil {
 		return kv.HistoryOutput{}, err
 	}
@@ -124,7 +126,8 @@ func history(r *reader, in *kv.HistoryInput) (kv.HistoryOutput, error) {
 				at := clock.TimeMS(v.Expire).UTC()
 				shown.Expires = &at
 			}
-			if shown.Value, shown.Encoding, err = show(r.codec, value.Value{Encoding: host.Encoding(v.Encoding), Data: v.Value}); err != nil {
+			if shown.Value, shown.Encoding, err = show(r.codec,
+				value.Value{Encoding: host.Encoding(v.Encoding), Data: v.Value}); err != nil {
 				return kv.HistoryOutput{}, err
 			}
 		}
@@ -141,7 +144,8 @@ func history(r *reader, in *kv.HistoryInput) (kv.HistoryOutput, error) {
 func pin(_ *kernel.Core, t *kernel.Turn, _ host.Codec, in *kv.PinInput) (kv.PinOutput, error) {
 	ttl := time.Duration(cmp.Or(in.TTLMS, kv.DefaultPin)) * time.Millisecond
 	version, err := storeOf(t.Core).Pin(ttl)
-	return kv.PinOutput{Version: uint64(version), Expires: clock.TimeMS(t.Start.Add(ttl).UnixMilli()).UTC()}, fault.Limit(err)
+	return kv.PinOutput{Version: uint64(version),
+		Expires: clock.TimeMS(t.Start.Add(ttl).UnixMilli()).UTC()}, fault.Limit(err)
 }
 
 // unpin implements kv.unpin.

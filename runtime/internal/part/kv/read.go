@@ -171,11 +171,14 @@ func (w *watch) room(entries, bytes int) error {
 	var err *host.Error
 	switch n, size, most := max(len(w.known), entries), max(w.bytes, bytes), w.k.Options.MaxEventBytes; {
 	case n > w.hub.watchedEntries:
-		err = host.OverLimit("entries that one watcher follows", int64(w.hub.watchedEntries), int64(n)).With("field", "prefixes")
+		err = host.OverLimit("entries that one watcher follows", int64(w.hub.watchedEntries),
+			int64(n)).With("field", "prefixes")
 	case size > w.hub.watchedBytes:
-		err = host.OverLimit("bytes of the keys that one watcher follows", int64(w.hub.watchedBytes), int64(size)).With("field", "prefixes")
+		err = host.OverLimit("bytes of the keys that one watcher follows",
+			int64(w.hub.watchedBytes), int64(size)).With("field", "prefixes")
 	case all > most && remembered > fewBytes:
-		err = host.Errorf(host.Overloaded, "the watchers of the node remember too many entries").With("limit", strconv.FormatInt(most, 10))
+		err = host.Errorf(host.Overloaded, "the watchers of the node remember too many entries").
+			With("limit", strconv.FormatInt(most, 10))
 	default:
 		return nil
 	}
@@ -197,7 +200,8 @@ const (
 )
 
 func watchBoundsBy(divisor int) watchBounds {
-	return watchBounds{changesBytes / divisor, eventBytes / divisor, kv.MaxWatchedEntries / divisor, kv.MaxWatchedBytes / divisor}
+	return watchBounds{changesBytes / divisor, eventBytes / divisor, kv.MaxWatchedEntries / divisor,
+		kv.MaxWatchedBytes / divisor}
 }
 
 // differences returns the entries that are different from what the watcher knows, which it knows

@@ -40,7 +40,8 @@ type recent struct {
 // is asked for again and again displaces another one.
 type slot struct {
 	changed atomic.Uint64 // the last version that changed such an entry
-	asked   atomic.Uint64 // the hash of the key that was missed last: a key displaces another one when it is missed twice
+	// the hash of the key that was missed last: a key displaces another one when it is missed twice
+	asked   atomic.Uint64
 	entries [2]atomic.Pointer[remembered]
 }
 
@@ -156,7 +157,8 @@ func (r *recent) keep(e *engine.Entry, version engine.Version) {
 // valid reports whether a query can get what a slot has at a place. The slot is read after the
 // place.
 func (r *recent) valid(s *slot, e *remembered) bool {
-	return e != nil && e.asOf >= s.changed.Load() && e.asOf >= r.all.Load() && (e.Expire == 0 || e.Expire > time.Now().UnixMilli())
+	return e != nil && e.asOf >= s.changed.Load() && e.asOf >= r.all.Load() &&
+		(e.Expire == 0 || e.Expire > time.Now().UnixMilli())
 }
 
 // place returns where to put a key in its slot: where the key is, else where nothing valid is, else

@@ -109,7 +109,9 @@ func (t *renderer) parse(text string) (*template.Template, error) {
 	if _, err := main.Parse(text); err != nil {
 		return nil, err
 	}
-	marks, err := template.New("marks").Funcs(template.FuncMap{enterName: t.enter, leaveName: t.leave}).Parse("{{" + enterName + "}}{{" + leaveName + "}}")
+	marks, err := template.New("marks").
+		Funcs(template.FuncMap{enterName: t.enter, leaveName: t.leave}).
+		Parse("{{" + enterName + "}}{{" + leaveName + "}}")
 	if err != nil {
 		return nil, err
 	}
@@ -209,9 +211,13 @@ func (t *renderer) data() (map[string]any, error) {
 			entries, size = entries+1, size+len(e.Value)
 			switch {
 			case entries > kv.MaxRenderEntries:
-				return nil, host.OverLimit("entries for a template", kv.MaxRenderEntries, int64(entries)).With("field", "prefix")
+				return nil,
+					host.OverLimit("entries for a template", kv.MaxRenderEntries, int64(entries)).
+						With("field", "prefix")
 			case size > kv.MaxRenderBytes:
-				return nil, host.OverLimit("bytes of the values for a template", kv.MaxRenderBytes, int64(size)).With("field", "prefix")
+				return nil,
+					host.OverLimit("bytes of the values for a template", kv.MaxRenderBytes,
+						int64(size)).With("field", "prefix")
 			}
 			parts, err := tuple.Unpack(e.Key[1:])
 			if err != nil {
@@ -327,7 +333,8 @@ func (t *renderer) tick() error {
 // late returns an error if the time is over.
 func (t *renderer) late() *host.Error {
 	if late := time.Since(t.deadline); late > 0 {
-		return host.OverLimit("milliseconds of a template", kv.MaxRenderTime.Milliseconds(), (kv.MaxRenderTime+late).Milliseconds()+1)
+		return host.OverLimit("milliseconds of a template", kv.MaxRenderTime.Milliseconds(),
+			(kv.MaxRenderTime+late).Milliseconds()+1)
 	}
 	return nil
 }

@@ -50,29 +50,33 @@ func TestC5HostileTemplatesEnd(t *testing.T) {
 		text string
 		what string // of the limit
 	}{
-		"a loop without output":          {nothing{}, `{{range $i := 1000000000000}}{{end}}`, "time"},
-		"a loop over a loop":             {many, `{{range .}}{{range $}}{{range $}}{{end}}{{end}}{{end}}`, "time"},
-		"a loop that goes on":            {nothing{}, `{{range $i := 1000000000000}}{{continue}}{{end}}`, "time"},
-		"a loop with an assignment":      {nothing{}, `{{$x := 1}}{{range $i := 1000000000000}}{{$x = $i}}{{end}}`, "time"},
-		"a loop in an else":              {nothing{}, `{{if false}}{{else}}{{with 0}}{{else}}{{range 1000000000000}}{{end}}{{end}}{{end}}`, "time"},
-		"a loop in a template":           {nothing{}, `{{define "a"}}{{range 1000000000000}}{{end}}{{end}}{{template "a"}}`, "time"},
-		"templates that branch":          {nothing{}, chain + `{{define "t16"}}{{end}}{{template "t1"}}`, "time"},
-		"a template that calls itself":   {nothing{}, `{{define "a"}}{{template "a"}}{{end}}{{template "a"}}`, "templates"},
-		"templates that call each other": {nothing{}, `{{define "a"}}{{template "b"}}{{end}}{{define "b"}}{{template "a"}}{{end}}{{template "a"}}`, "templates"},
-		"a block that calls itself":      {nothing{}, `{{block "a" .}}{{template "a" .}}{{end}}`, "templates"},
-		"much output":                    {nothing{}, `{{range 1000000000000}}0123456789{{end}}`, "bytes that the template writes"},
-		"much output of one value":       {big, `{{.k0}}{{.k0}}{{.k0}}`, "bytes that the template writes"},
-		"values that json doubles":       {nothing{}, `{{$x := "\""}}{{range 1000}}{{$x = json $x}}{{end}}`, "bytes that json makes"},
-		"values that variables keep":     {big, strings.Repeat(`{{$x := json .}}`, 4000), "bytes that json makes"},
-		"comparisons of large values":    {big, `{{range 1000000000000}}{{if eq .k0 ` + strings.Repeat("$.k1 ", 100) + `}}{{end}}{{end}}`, ""},
-		"many comparisons":               {big, `{{if eq "" ` + strings.Repeat("$.k1 ", 10_000) + `}}{{end}}`, "ok"},
-		"deep parentheses":               {nothing{}, `{{` + strings.Repeat(`(`, 20_000) + `1` + strings.Repeat(`)`, 20_000) + `}}`, ""},
-		"deep conditions":                {nothing{}, strings.Repeat(`{{if 1}}`, 3_000) + strings.Repeat(`{{end}}`, 3_000), ""},
-		"an error in many loops":         {nothing{}, strings.Repeat(`{{range 1}}`, 3_500) + `{{get}}` + strings.Repeat(`{{end}}`, 3_500), ""},
-		"the template calls itself":      {nothing{}, `{{template "template"}}`, "templates"},
-		"a long template":                {nothing{}, strings.Repeat(" ", kv.MaxTemplate+1), "template"},
-		"too many entries":               {listed{values: make([]string, kv.MaxRenderEntries+1)}, ``, "entries"},
-		"too many bytes":                 {listed{values: []string{strings.Repeat(" ", kv.MaxRenderBytes), "1"}}, ``, "bytes"},
+		"a loop without output":     {nothing{}, `{{range $i := 1000000000000}}{{end}}`, "time"},
+		"a loop over a loop":        {many, `{{range .}}{{range $}}{{range $}}{{end}}{{end}}{{end}}`, "time"},
+		"a loop that goes on":       {nothing{}, `{{range $i := 1000000000000}}{{continue}}{{end}}`, "time"},
+		"a loop with an assignment": {nothing{}, `{{$x := 1}}{{range $i := 1000000000000}}{{$x = $i}}{{end}}`, "time"},
+		"a loop in an else": {nothing{},
+			`{{if false}}{{else}}{{with 0}}{{else}}{{range 1000000000000}}{{end}}{{end}}{{end}}`, "time"},
+		"a loop in a template":         {nothing{}, `{{define "a"}}{{range 1000000000000}}{{end}}{{end}}{{template "a"}}`, "time"},
+		"templates that branch":        {nothing{}, chain + `{{define "t16"}}{{end}}{{template "t1"}}`, "time"},
+		"a template that calls itself": {nothing{}, `{{define "a"}}{{template "a"}}{{end}}{{template "a"}}`, "templates"},
+		"templates that call each other": {nothing{},
+			`{{define "a"}}{{template "b"}}{{end}}{{define "b"}}{{template "a"}}{{end}}{{template "a"}}`, "templates"},
+		"a block that calls itself":  {nothing{}, `{{block "a" .}}{{template "a" .}}{{end}}`, "templates"},
+		"much output":                {nothing{}, `{{range 1000000000000}}0123456789{{end}}`, "bytes that the template writes"},
+		"much output of one value":   {big, `{{.k0}}{{.k0}}{{.k0}}`, "bytes that the template writes"},
+		"values that json doubles":   {nothing{}, `{{$x := "\""}}{{range 1000}}{{$x = json $x}}{{end}}`, "bytes that json makes"},
+		"values that variables keep": {big, strings.Repeat(`{{$x := json .}}`, 4000), "bytes that json makes"},
+		"comparisons of large values": {big,
+			`{{range 1000000000000}}{{if eq .k0 ` + strings.Repeat("$.k1 ", 100) + `}}{{end}}{{end}}`, ""},
+		"many comparisons": {big, `{{if eq "" ` + strings.Repeat("$.k1 ", 10_000) + `}}{{end}}`, "ok"},
+		"deep parentheses": {nothing{}, `{{` + strings.Repeat(`(`, 20_000) + `1` + strings.Repeat(`)`, 20_000) + `}}`, ""},
+		"deep conditions":  {nothing{}, strings.Repeat(`{{if 1}}`, 3_000) + strings.Repeat(`{{end}}`, 3_000), ""},
+		"an error in many loops": {nothing{},
+			strings.Repeat(`{{range 1}}`, 3_500) + `{{get}}` + strings.Repeat(`{{end}}`, 3_500), ""},
+		"the template calls itself": {nothing{}, `{{template "template"}}`, "templates"},
+		"a long template":           {nothing{}, strings.Repeat(" ", kv.MaxTemplate+1), "template"},
+		"too many entries":          {listed{values: make([]string, kv.MaxRenderEntries+1)}, ``, "entries"},
+		"too many bytes":            {listed{values: []string{strings.Repeat(" ", kv.MaxRenderBytes), "1"}}, ``, "bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
@@ -127,7 +131,8 @@ func TestTemplatesNestSixteenDeep(t *testing.T) {
 		}
 		return text
 	}
-	if text, err := renderWith(nothing{}, nest(kv.MaxTemplates)+nest(kv.MaxTemplates)[len(nest(kv.MaxTemplates))-len(`{{template "t1"}}`):]); text != "endend" || err != nil {
+	if text, err := renderWith(nothing{},
+		nest(kv.MaxTemplates)+nest(kv.MaxTemplates)[len(nest(kv.MaxTemplates))-len(`{{template "t1"}}`):]); text != "endend" || err != nil {
 		t.Errorf("%q %v", text, err)
 	}
 	_, err := renderWith(nothing{}, nest(kv.MaxTemplates+1))

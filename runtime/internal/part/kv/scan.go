@@ -130,7 +130,8 @@ func (r *reader) sample(in *kv.SampleInput, most int) (out kv.SampleOutput, err 
 				return kv.SampleOutput{}, err
 			}
 			if size += len(e.Value); size > kv.MaxValues {
-				return kv.SampleOutput{}, host.OverLimit("bytes of the values", kv.MaxValues, int64(size)).With("field", "n")
+				return kv.SampleOutput{},
+					host.OverLimit("bytes of the values", kv.MaxValues, int64(size)).With("field", "n")
 			}
 		}
 		if out.Entries[i], err = entryOf(r.codec, kv.Key(parts), &e, !in.KeysOnly); err != nil {

@@ -20,7 +20,8 @@ import (
 // scopePrefix returns the packed prefix that names a scope.
 func scopePrefix(k kv.Key) ([]byte, error) {
 	if k == nil {
-		return nil, host.Errorf(host.InvalidArgument, "the prefix is missing; [] is that of the whole store").With("field", "prefix")
+		return nil, host.Errorf(host.InvalidArgument,
+			"the prefix is missing; [] is that of the whole store").With("field", "prefix")
 	}
 	if len(k) == 0 {
 		return nil, nil
@@ -45,7 +46,8 @@ func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeI
 	if err != nil {
 		return kv.Scope{}, err
 	}
-	p := kvrows.Policy{MaxKeys: in.MaxKeys, MaxBytes: in.MaxBytes, MaxGroups: in.MaxGroups, CountGroups: in.CountGroups, DefaultTTL: in.DefaultTTLMS, ReadOnly: in.ReadOnly,
+	p := kvrows.Policy{MaxKeys: in.MaxKeys, MaxBytes: in.MaxBytes, MaxGroups: in.MaxGroups,
+		CountGroups: in.CountGroups, DefaultTTL: in.DefaultTTLMS, ReadOnly: in.ReadOnly,
 		KeepVersions: in.KeepVersions, KeepFor: in.KeepForMS, Log: in.Log, LogEvents: in.LogEvents, LogBytes: in.LogBytes, LogFor: in.LogForMS}
 	if raw := given(codec, in.Info); len(raw) > 0 {
 		info, err := read(codec, raw, host.EncodedJSON)
@@ -77,7 +79,9 @@ func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeI
 			n    int64
 		}{{"log_events", p.LogEvents}, {"log_bytes", p.LogBytes}, {"log_for_ms", p.LogFor}} {
 			if bound.n != 0 {
-				return kv.Scope{}, host.Errorf(host.InvalidArgument, "%s bounds a log, which the scope does not have", bound.name).With("field", bound.name)
+				return kv.Scope{},
+					host.Errorf(host.InvalidArgument,
+						"%s bounds a log, which the scope does not have", bound.name).With("field", bound.name)
 			}
 		}
 	}
@@ -124,7 +128,8 @@ func mayPlace(g *token.Grant, store *kvrows.Store, prefix []byte, p *kvrows.Poli
 }
 
 // removeScope implements kv.remove_scope.
-func removeScope(_ *kernel.Core, t *kernel.Turn, _ host.Codec, in *kv.RemoveScopeInput) (out kv.RemoveScopeOutput, err error) {
+func removeScope(_ *kernel.Core, t *kernel.Turn, _ host.Codec,
+	in *kv.RemoveScopeInput) (out kv.RemoveScopeOutput, err error) {
 	prefix, err := scopePrefix(in.Prefix)
 	if err != nil {
 		return out, err
@@ -255,9 +260,11 @@ func groups(r *reader, in *kv.GroupsInput) (kv.GroupsOutput, error) {
 	case err != nil:
 		return kv.GroupsOutput{}, err
 	case !there:
-		return kv.GroupsOutput{}, host.Errorf(host.NotFound, "there is no scope with this prefix").With("field", "prefix")
+		return kv.GroupsOutput{},
+			host.Errorf(host.NotFound, "there is no scope with this prefix").With("field", "prefix")
 	case !sc.CountGroups && sc.MaxGroups == 0:
-		return kv.GroupsOutput{}, host.Errorf(host.FailedPrecondition, "the scope counts no groups; count_groups of its policy makes it")
+		return kv.GroupsOutput{},
+			host.Errorf(host.FailedPrecondition, "the scope counts no groups; count_groups of its policy makes it")
 	}
 	list, more, err := kvrows.Groups(r.rows, prefix, last, limit, r.now.UnixMilli())
 	out := kv.GroupsOutput{Groups: make([]kv.Group, len(list))}

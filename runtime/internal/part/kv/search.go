@@ -44,21 +44,31 @@ func definition(in *kv.SetIndexInput) (ix kvrows.Index, err error) {
 		_, err := where.ParsePath(f.Path)
 		switch {
 		case len(f.Path) > kv.MaxFieldPath:
-			return ix, at("fields", i, host.OverLimit("path", kv.MaxFieldPath, int64(len(f.Path))).With("field", "path"))
+			return ix, at("fields", i,
+				host.OverLimit("path", kv.MaxFieldPath, int64(len(f.Path))).With("field", "path"))
 		case err != nil:
 			return ix, at("fields", i, host.Errorf(host.InvalidArgument, "%s", err).With("field", "path"))
 		case strings.ContainsAny(f.Path, " \t\r\n\"():"):
-			return ix, at("fields", i, host.Errorf(host.InvalidArgument, "the path %.40q has a character that queries need: a blank, a quote, a parenthesis or a colon", f.Path).With("field", "path"))
+			return ix, at("fields", i,
+				host.Errorf(host.InvalidArgument,
+					"the path %.40q has a character that queries need: a blank, a quote, a parenthesis or a colon", f.Path).With("field", "path"))
 		case slices.Contains(ix.Paths, f.Path):
-			return ix, at("fields", i, host.Errorf(host.InvalidArgument, "the path %.40q is that of another field", f.Path).With("field", "path"))
+			return ix, at("fields", i,
+				host.Errorf(host.InvalidArgument, "the path %.40q is that of another field",
+					f.Path).With("field", "path"))
 		case !(f.Weight > 0) || f.Weight > kv.MaxWeight:
-			return ix, at("fields", i, host.Errorf(host.InvalidArgument, "the weight is %g; it is more than 0, and up to %d", f.Weight, kv.MaxWeight).With("field", "weight"))
+			return ix, at("fields", i,
+				host.Errorf(host.InvalidArgument,
+					"the weight is %g; it is more than 0, and up to %d", f.Weight, kv.MaxWeight).
+					With("field", "weight"))
 		}
 		ix.Paths, ix.Weights = append(ix.Paths, f.Path), append(ix.Weights, f.Weight)
 	}
 	ix.Tokenizer = cmp.Or(in.Tokenizer, "unicode61")
 	if tokenizers[ix.Tokenizer] == "" {
-		return ix, host.Errorf(host.InvalidArgument, "the tokenizer is %.40q; it is unicode61, porter, ascii or trigram", ix.Tokenizer).With("field", "tokenizer")
+		return ix, host.Errorf(host.InvalidArgument,
+			"the tokenizer is %.40q; it is unicode61, porter, ascii or trigram", ix.Tokenizer).
+			With("field", "tokenizer")
 	}
 	return ix, nil
 }
@@ -83,7 +93,8 @@ func setIndex(_ *kernel.Core, t *kernel.Turn, _ host.Codec, in *kv.SetIndexInput
 	case found < 0 && len(list) >= kv.MaxIndexes:
 		return kv.Index{}, host.OverLimit("indexes", kv.MaxIndexes, int64(len(list)+1)).With("field", "prefix")
 	case found < 0:
-	case slices.Equal(list[found].Paths, ix.Paths) && slices.Equal(list[found].Weights, ix.Weights) && list[found].Tokenizer == ix.Tokenizer:
+	case slices.Equal(list[found].Paths, ix.Paths) &&
+		slices.Equal(list[found].Weights, ix.Weights) && list[found].Tokenizer == ix.Tokenizer:
 		return indexOf(list[found])
 	default:
 		h.indexes().drop = append(h.indexes().drop, list[found].ID)
@@ -98,7 +109,8 @@ func setIndex(_ *kernel.Core, t *kernel.Turn, _ host.Codec, in *kv.SetIndexInput
 }
 
 // removeIndex implements kv.remove_index.
-func removeIndex(_ *kernel.Core, t *kernel.Turn, _ host.Codec, in *kv.RemoveIndexInput) (out kv.RemoveIndexOutput, err error) {
+func removeIndex(_ *kernel.Core, t *kernel.Turn, _ host.Codec,
+	in *kv.RemoveIndexInput) (out kv.RemoveIndexOutput, err error) {
 	prefix, err := scopePrefix(in.Prefix)
 	if err != nil {
 		return out, err
@@ -116,7 +128,8 @@ func removeIndex(_ *kernel.Core, t *kernel.Turn, _ host.Codec, in *kv.RemoveInde
 // indexOf is an index as callers see it, without the count of its documents.
 func indexOf(ix *kvrows.Index) (kv.Index, error) {
 	parts, err := tuple.Unpack(ix.Prefix)
-	out := kv.Index{Prefix: kv.Key(parts), Tokenizer: ix.Tokenizer, Status: "ready", Created: clock.TimeMS(ix.Created).UTC()}
+	out := kv.Index{Prefix: kv.Key(parts), Tokenizer: ix.Tokenizer, Status: "ready",
+		Created: clock.TimeMS(ix.Created).UTC()}
 	if ix.Behind {
 		out.Status = "building"
 	}
@@ -157,7 +170,8 @@ func searches[In, Out any](m method.Typed[In, Out], f func(s *searcher, in *In) 
 }
 
 func searchesAny(m *method.Row, f func(s *searcher, in any) (out any, err error)) *call.Method {
-	b := call.Unwoken(call.AskAny(m, func(q *call.Query, codec host.Codec, in any) (any, error) { return f(&searcher{q, codec, q.Now()}, in) }))
+	b := call.Unwoken(call.AskAny(m,
+		func(q *call.Query, codec host.Codec, in any) (any, error) { return f(&searcher{q, codec, q.Now()}, in) }))
 	b.Missing = func(_ *kernel.Type, req *host.Request, notFound error) ([]byte, error) {
 		if req.Existing {
 			return nil, notFound
@@ -194,7 +208,8 @@ func (p *Part) indexes(s *searcher, _ *kv.IndexesInput) (out kv.IndexesOutput, e
 			if ix.Fresh {
 				continue
 			}
-			if err := db.QueryRowContext(s.q, "SELECT count(*) FROM main."+table(ix)+"_map").Scan(&out.Indexes[i].Documents); err != nil {
+			if err := db.QueryRowContext(s.q, "SELECT count(*) FROM main."+table(ix)+"_map").
+				Scan(&out.Indexes[i].Documents); err != nil {
 				return err
 			}
 		}
@@ -233,7 +248,8 @@ func (p *Part) search(s *searcher, in *kv.SearchInput) (out kv.SearchOutput, err
 	if there {
 		paths, f.tokenizer = f.ix.Paths, f.ix.Tokenizer
 	}
-	if f.query, err = match.Compile(in.Query, paths, f.tokenizer); err != nil && (there || !strings.Contains(in.Query, ":")) {
+	if f.query, err = match.Compile(in.Query, paths, f.tokenizer); err != nil &&
+		(there || !strings.Contains(in.Query, ":")) {
 		return out, host.Errorf(host.InvalidArgument, "the query %s", err).With("field", "query")
 	}
 	if !there {

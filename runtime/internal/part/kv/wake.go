@@ -16,7 +16,8 @@ func (*Part) Kinds() []keyspace.WakeKind {
 }
 
 // Due implements kernel.Waker.
-func (p *Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake, _ func(*kernel.Work)) *kernel.Work {
+func (p *Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake,
+	_ func(*kernel.Work)) *kernel.Work {
 	if row.Kind == keyspace.WakeIndex {
 		return &kernel.Work{Job: (*building)(row)}
 	}

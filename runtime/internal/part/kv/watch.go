@@ -74,10 +74,12 @@ func watchOf(k *kernel.Kernel, addr host.Address, codec host.Codec, c *kv.Watchi
 		return nil, host.OverLimit("prefixes", kv.MaxWatchedPrefixes, int64(n)).With("field", "prefixes")
 	}
 	if len(c.Keys)+len(c.Prefixes) == 0 {
-		return nil, host.Errorf(host.InvalidArgument, "a watcher names a key or a prefix at least").With("field", "keys")
+		return nil, host.Errorf(host.InvalidArgument, "a watcher names a key or a prefix at least").
+			With("field", "keys")
 	}
 	w := &watch{
-		k: k, hub: hubOf(k), addr: addr, actor: string(address.Append(nil, addr)), codec: codec, stored: c.Stored, initial: c.Initial,
+		k: k, hub: hubOf(k), addr: addr, actor: string(address.Append(nil,
+			addr)), codec: codec, stored: c.Stored, initial: c.Initial,
 		signal: make(chan struct{}, 1), known: make(map[string]seen), dirty: dirt{all: true},
 	}
 	for i, key := range c.Keys {
@@ -260,7 +262,8 @@ func (w *watch) markHanded() {
 
 // meets reports whether entries that are watched can be in a range.
 func (w *watch) meets(r span) bool {
-	if slices.ContainsFunc(w.prefixes, func(p string) bool { return (r.end == "" || p < r.end) && (r.start < p || within(p, r.start)) }) {
+	if slices.ContainsFunc(w.prefixes,
+		func(p string) bool { return (r.end == "" || p < r.end) && (r.start < p || within(p, r.start)) }) {
 		return true
 	}
 	i, _ := slices.BinarySearch(w.keys, r.start)

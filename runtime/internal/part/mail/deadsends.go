@@ -77,7 +77,8 @@ func KeepDeadSend(c *kernel.Core, h *kernel.Turn, seq uint64, f *FailedRecord) e
 
 // eachDeadSend removes given-up messages, by ids or all, and sends them again if again is set. It
 // handles as many as one call may, at least one, and says if there are more.
-func eachDeadSend(c *kernel.Core, h *kernel.Turn, in *host.SendSelectInput, again bool) (out host.CountOutput, err error) {
+func eachDeadSend(c *kernel.Core, h *kernel.Turn, in *host.SendSelectInput,
+	again bool) (out host.CountOutput, err error) {
 	if in.All == (len(in.IDs) > 0) {
 		return out, host.Errorf(host.InvalidArgument, "give either ids or all").With("field", "ids")
 	}
@@ -106,7 +107,8 @@ func eachDeadSend(c *kernel.Core, h *kernel.Turn, in *host.SendSelectInput, agai
 	}
 	if in.All {
 		start, end := keyspace.FailedSend.Range()
-		q := engine.ListQuery{Start: start, End: end, Limit: host.MaxQueueBatch, MaxBytes: MaxRequeuedBytes, KeysOnly: !again}
+		q := engine.ListQuery{Start: start, End: end, Limit: host.MaxQueueBatch,
+			MaxBytes: MaxRequeuedBytes, KeysOnly: !again}
 		for more := true; more && size < MaxRequeuedBytes; more = q.After != nil {
 			page, err := c.Rows.List(q)
 			if err != nil {
@@ -219,7 +221,8 @@ func showDeadSend(e *engine.Entry, codec host.Codec, m *host.DeadLetter) error {
 	}
 	*m = host.DeadLetter{
 		ID: seq, Type: f.Message.Type, Key: key, Method: f.Message.Method, Attempts: f.Attempts,
-		Sent: clock.TimeMS(f.Message.Sent).UTC(), Died: clock.TimeMS(f.Failed).UTC(), Code: host.Code(f.Code), Error: f.Reason,
+		Sent: clock.TimeMS(f.Message.Sent).UTC(), Died: clock.TimeMS(f.Failed).
+			UTC(), Code: host.Code(f.Code), Error: f.Reason,
 	}
 	if e.Expire != 0 {
 		at := clock.TimeMS(e.Expire).UTC()

@@ -72,7 +72,8 @@ func (b *binding) Run(c *kernel.Core, w *kernel.Work) {
 			if err != nil {
 				return err
 			}
-			if err := c.Rows.Put(keyspace.Outgoing.Append(nil, m.seq), rec, engine.PutOptions{Exempt: true}); err != nil {
+			if err := c.Rows.Put(keyspace.Outgoing.Append(nil, m.seq), rec,
+				engine.PutOptions{Exempt: true}); err != nil {
 				return err
 			}
 		}
@@ -146,13 +147,15 @@ func (p *Part) moveAside(h *kernel.Turn, f failedSend) error {
 		}
 	}
 	p.Failed.Inc()
-	c.Actor.Kernel.Logger.Warn("message moved aside", "actor_type", c.Actor.Address.Type, "actor_key", c.Actor.Address.Key,
+	c.Actor.Kernel.Logger.Warn("message moved aside", "actor_type", c.Actor.Address.Type,
+		"actor_key", c.Actor.Address.Key,
 		"target", address.Format(m.Address()), "method", m.Method, "code", e.Code, "reason", cmp.Or(f.reason, e.Message))
 	if c.Actor.Left() {
 		return nil // nothing of a destroyed actor is kept
 	}
 	return KeepDeadSend(c, h, f.message.seq, &FailedRecord{
-		Message: *m, Code: string(e.Code), Reason: cmp.Or(f.reason, e.Message), Attempts: f.attempts, Failed: h.Start.UnixMilli(),
+		Message: *m, Code: string(e.Code), Reason: cmp.Or(f.reason,
+			e.Message), Attempts: f.attempts, Failed: h.Start.UnixMilli(),
 	})
 }
 
@@ -284,7 +287,8 @@ func handle(c *kernel.Core, w *kernel.Work, d *Delivery, m *outgoing) error {
 }
 
 // handleInternal handles a message that is for another part of the actor.
-func handleInternal(c *kernel.Core, w *kernel.Work, key []byte, m *outgoing, fn func(*kernel.Turn, []byte) error) error {
+func handleInternal(c *kernel.Core, w *kernel.Work, key []byte, m *outgoing,
+	fn func(*kernel.Turn, []byte) error) error {
 	return c.Together(func() error {
 		if err := c.Exist(w); err != nil {
 			return err

@@ -62,9 +62,12 @@ type MessageHandler struct {
 func New() *Part {
 	return &Part{
 		handlers: make(map[string]MessageHandler),
-		Failed:   prometheus.NewCounter(prometheus.CounterOpts{Name: "cairn_sends_failed_total", Help: "Messages between actors that were moved aside."}),
-		Sent:     prometheus.NewCounter(prometheus.CounterOpts{Name: "cairn_sends_total", Help: "Messages sent to other actors."}),
-		Failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "cairn_send_failures_total", Help: "Attempts of messages between actors that failed."}),
+		Failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "cairn_sends_failed_total",
+			Help: "Messages between actors that were moved aside."}),
+		Sent: prometheus.NewCounter(prometheus.CounterOpts{Name: "cairn_sends_total",
+			Help: "Messages sent to other actors."}),
+		Failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "cairn_send_failures_total",
+			Help: "Attempts of messages between actors that failed."}),
 	}
 }
 
@@ -79,12 +82,14 @@ func (*Part) Methods() []*call.Method {
 	return []*call.Method{
 		call.Serve(method.SendSkip, skipSend),
 		call.Unwoken(call.Ask(method.SendDeadList, listDeadSends)),
-		call.Act(method.SendDeadRequeue, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
-			return eachDeadSend(c, h, in, true)
-		}),
-		call.Act(method.SendDeadDelete, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
-			return eachDeadSend(c, h, in, false)
-		}),
+		call.Act(method.SendDeadRequeue,
+			func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
+				return eachDeadSend(c, h, in, true)
+			}),
+		call.Act(method.SendDeadDelete,
+			func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
+				return eachDeadSend(c, h, in, false)
+			}),
 	}
 }
 
@@ -229,7 +234,8 @@ func (h *Turn) Seal(t *kernel.Turn) error {
 		if n := len(rec); n > MaxMessageBytes {
 			return host.OverLimit("bytes of a message", MaxMessageBytes, int64(n))
 		}
-		if err := c.Rows.Put(keyspace.Outgoing.Append(nil, m.seq), rec, engine.PutOptions{New: true, Exempt: h.again}); err != nil {
+		if err := c.Rows.Put(keyspace.Outgoing.Append(nil, m.seq), rec,
+			engine.PutOptions{New: true, Exempt: h.again}); err != nil {
 			return err
 		}
 	}

@@ -405,7 +405,8 @@ func (s *sender) delivered(ch *channel, d *Delivery) {
 			}
 			ch.cause, ch.reason = d.err, d.reason
 			if permanent(d.err) || ch.attempts >= owner.Type.Base.SendAttempts && !s.Part.handlers[rest[0].Record.Method].Lasts {
-				set.failed = append(set.failed, failedSend{message: rest[0], err: d.err, reason: d.reason, attempts: ch.attempts})
+				set.failed = append(set.failed,
+					failedSend{message: rest[0], err: d.err, reason: d.reason, attempts: ch.attempts})
 				ch.queue = ch.queue[1:]
 				ch.attempts, ch.cause = 0, nil
 			} else {

@@ -96,7 +96,8 @@ func (s *sender) await(ch *channel) {
 }
 
 // skipSend moves the next message to an actor aside, so that later messages can go on.
-func skipSend(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.SendSkipInput) (host.CountOutput, error) {
+func skipSend(s *kernel.Kernel, ctx context.Context, on kernel.Target,
+	in *host.SendSkipInput) (host.CountOutput, error) {
 	to := host.Address{Type: in.Type, Key: in.Key}
 	if err := address.Check(to.Key); err != nil {
 		e, _ := s.PublicError(err)

@@ -31,7 +31,8 @@ func (*Part) Keeps(a *kernel.Actor) error {
 	if !Mail(a).Busy() {
 		return nil
 	}
-	return host.Errorf(host.FailedPrecondition, "actor %s is sending messages to other actors, which keeps it awake", a).
+	return host.Errorf(host.FailedPrecondition,
+		"actor %s is sending messages to other actors, which keeps it awake", a).
 		With("why", string(host.WhySends))
 }
 
@@ -124,7 +125,8 @@ func ExplainSends(q *survey.Inquiry, oldest *MessageRecord) *host.Explanation {
 			return nil
 		}
 		// They are in the store only: their target is paused, or the node has just started.
-		all = []pendingSend{{target: oldest.Address(), messages: q.Status.PendingSends, sent: clock.TimeMS(oldest.Sent).UTC(),
+		all = []pendingSend{{target: oldest.Address(), messages: q.Status.PendingSends,
+			sent: clock.TimeMS(oldest.Sent).UTC(),
 			held: q.S.Pauses.At(oldest.Address()) != nil}}
 	}
 	p := all[0]
@@ -141,14 +143,16 @@ func ExplainSends(q *survey.Inquiry, oldest *MessageRecord) *host.Explanation {
 	case !p.held:
 	case p.next.IsZero():
 		x.Remedy = "skip"
-		x.Text = fmt.Sprintf("%s for %s, which is paused.", survey.Count(p.messages, "message waits", "messages wait"), to)
+		x.Text = fmt.Sprintf("%s for %s, which is paused.",
+			survey.Count(p.messages, "message waits", "messages wait"), to)
 	default:
 		x.Remedy = "skip"
 		next := p.next.UTC()
 		x.Until = &next
 		x.Details["next_attempt"] = survey.Moment(next)
 		x.Text = fmt.Sprintf("%s for %s. The first failed in %s and is tried again at %s.",
-			survey.Count(p.messages, "message waits", "messages wait"), to, survey.Count(p.attempts, "attempt", "attempts"), survey.Moment(next))
+			survey.Count(p.messages, "message waits", "messages wait"), to, survey.Count(p.attempts,
+				"attempt", "attempts"), survey.Moment(next))
 		if e := x.Details["error"]; e != "" {
 			x.Text = x.Text[:len(x.Text)-1] + ": " + e + "."
 		}
@@ -191,6 +195,7 @@ func undelivered(x *host.Explanation, n int, oldest *host.DeadLetter) {
 	died := oldest.Died.Truncate(time.Millisecond)
 	x.Since = &died
 	maps.Copy(x.Details, map[string]string{
-		"target": address.Format(host.Address{Type: oldest.Type, Key: oldest.Key}), "method": oldest.Method, "code": string(oldest.Code), "error": oldest.Error,
+		"target": address.Format(host.Address{Type: oldest.Type,
+			Key: oldest.Key}), "method": oldest.Method, "code": string(oldest.Code), "error": oldest.Error,
 	})
 }

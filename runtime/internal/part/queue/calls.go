@@ -47,32 +47,37 @@ func (*Part) Methods() []*call.Method {
 		call.Unwoken(call.Ask(method.QueuePeek, queuePeek)),
 		call.Unwoken(call.Ask(method.QueueDeadList, queueDeadList)),
 		call.Act(method.QueueReplace, queueReplace),
-		counting(method.QueueDelete, "delete", func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
-			if err := selects(in); err != nil {
-				return host.CountOutput{}, err
-			}
-			if in.All {
-				return purgeQueue(s, in.Queue)
-			}
-			n, err := s.Delete(in.Queue, in.IDs)
-			return host.CountOutput{Count: n}, err
-		}),
-		counting(method.QueuePurge, "purge", func(s *queuerows.Set, in *host.QueueInput) (host.CountOutput, error) { return purgeQueue(s, in.Queue) }),
+		counting(method.QueueDelete, "delete",
+			func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
+				if err := selects(in); err != nil {
+					return host.CountOutput{}, err
+				}
+				if in.All {
+					return purgeQueue(s, in.Queue)
+				}
+				n, err := s.Delete(in.Queue, in.IDs)
+				return host.CountOutput{Count: n}, err
+			}),
+		counting(method.QueuePurge, "purge",
+			func(s *queuerows.Set, in *host.QueueInput) (host.CountOutput, error) { return purgeQueue(s, in.Queue) }),
 		counting(method.QueueSkip, "skip", func(s *queuerows.Set, in *host.QueueInput) (host.CountOutput, error) {
 			n, err := s.Skip(in.Queue)
 			return host.CountOutput{Count: n}, err
 		}),
-		counting(method.QueueDeadRequeue, "requeue", func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
-			return eachDead(s, in, s.RequeueDead)
-		}),
-		counting(method.QueueDeadDelete, "delete_dead", func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
-			return eachDead(s, in, s.DeleteDead)
-		}),
+		counting(method.QueueDeadRequeue, "requeue",
+			func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
+				return eachDead(s, in, s.RequeueDead)
+			}),
+		counting(method.QueueDeadDelete, "delete_dead",
+			func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
+				return eachDead(s, in, s.DeleteDead)
+			}),
 	}
 }
 
 // queueReplace implements queue.replace.
-func queueReplace(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.QueueReplaceInput) (out host.ListedMessage, err error) {
+func queueReplace(c *kernel.Core, h *kernel.Turn, codec host.Codec,
+	in *host.QueueReplaceInput) (out host.ListedMessage, err error) {
 	i, _, err := queueOf(c.Actor.Type, in.Queue)
 	if err != nil {
 		return out, err
@@ -86,7 +91,8 @@ func queueReplace(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Que
 		e.Delay = &d
 	}
 	if len(in.Body) > 0 {
-		if e.Body, err = wire.Convert(c.Actor.Type.Behavior, host.QueueBody, i, codec, in.Body, host.CBOR, "body"); err != nil {
+		if e.Body, err = wire.Convert(c.Actor.Type.Behavior, host.QueueBody, i, codec, in.Body,
+			host.CBOR, "body"); err != nil {
 			return out, err
 		}
 	}
@@ -124,7 +130,8 @@ func purgeQueue(s *queuerows.Set, name string) (out host.CountOutput, err error)
 }
 
 // eachDead handles dead letters, as many as fit one turn.
-func eachDead(s *queuerows.Set, in *host.QueueSelectInput, do func(string, []uint64, bool) (int64, error)) (out host.CountOutput, err error) {
+func eachDead(s *queuerows.Set, in *host.QueueSelectInput,
+	do func(string, []uint64, bool) (int64, error)) (out host.CountOutput, err error) {
 	if err = selects(in); err != nil {
 		return out, err
 	}
@@ -145,7 +152,8 @@ func selects(in *host.QueueSelectInput) error {
 }
 
 // counting makes a built-in method that changes messages of a queue that exists and counts them.
-func counting[In any](m method.Typed[In, host.CountOutput], op string, f func(*queuerows.Set, *In) (host.CountOutput, error)) *call.Method {
+func counting[In any](m method.Typed[In, host.CountOutput], op string,
+	f func(*queuerows.Set, *In) (host.CountOutput, error)) *call.Method {
 	return call.Act(m, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *In) (host.CountOutput, error) {
 		out, err := f(SetOf(h), in)
 		if out.Count > 0 && err == nil {
@@ -165,13 +173,15 @@ func queueName(in any) string {
 	return ""
 }
 
-func queueSend(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.QueueSendInput) (host.QueueSendOutput, error) {
+func queueSend(c *kernel.Core, h *kernel.Turn, codec host.Codec,
+	in *host.QueueSendInput) (host.QueueSendOutput, error) {
 	messages, _, err := enqueues(c.Actor.Type, codec, in)
 	if err != nil {
 		return host.QueueSendOutput{}, err
 	}
 	sent, err := enqueue(h, in.Queue, messages)
-	if e, ok := errors.AsType[*host.Error](err); ok && e.Metadata["field"] != "" && !strings.HasPrefix(e.Metadata["field"], "messages") {
+	if e, ok := errors.AsType[*host.Error](err); ok && e.Metadata["field"] != "" &&
+		!strings.HasPrefix(e.Metadata["field"], "messages") {
 		err = within(0, e) // for a batch of one, the queue names only the member of the message
 	}
 	return host.QueueSendOutput{Messages: sent}, err
@@ -249,10 +259,12 @@ func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecon
 func workers(t *kernel.Type, name string) (int, error) {
 	i, q, err := queueOf(t, name)
 	if err == nil && q.ByRun {
-		err = host.Errorf(host.FailedPrecondition, "the messages of queue %q are received by the actor's workflow run", name).With("queue", name)
+		err = host.Errorf(host.FailedPrecondition,
+			"the messages of queue %q are received by the actor's workflow run", name).With("queue", name)
 	}
 	if err == nil && q.Handler != "" {
-		err = host.Errorf(host.FailedPrecondition, "the messages of queue %q are handled by the actor itself", name).With("queue", name)
+		err = host.Errorf(host.FailedPrecondition,
+			"the messages of queue %q are handled by the actor itself", name).With("queue", name)
 	}
 	return i, err
 }
@@ -274,7 +286,8 @@ func receiveNothing(t *kernel.Type, req *host.Request, notFound error) ([]byte, 
 	return wire.Encode(req.Codec, &host.QueueReceiveOutput{Messages: []host.ReceivedMessage{}})
 }
 
-func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.QueueReceiveInput) (out host.QueueReceiveOutput, err error) {
+func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec,
+	in *host.QueueReceiveInput) (out host.QueueReceiveOutput, err error) {
 	out.Messages = []host.ReceivedMessage{}
 	h.Work.GoodFor = -1 // the next request asks for messages
 	i, err := workers(c.Actor.Type, in.Queue)
@@ -297,20 +310,23 @@ func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Que
 		out.Messages = append(out.Messages, r)
 	}
 	if len(received) > 0 {
-		h.Work.GoodFor = received[0].LockedUntil.UnixMilli() // then the receipts are useless, and the bodies must not be kept
+		// then the receipts are useless, and the bodies must not be kept
+		h.Work.GoodFor = received[0].LockedUntil.UnixMilli()
 		QueueChange(h, "receive", in.Queue, func(d map[string]any) { d["count"] = len(received) })
 	}
 	return out, nil
 }
 
-func queueAck(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.QueueAckInput) (host.QueueSettleOutput, error) {
+func queueAck(c *kernel.Core, h *kernel.Turn, codec host.Codec,
+	in *host.QueueAckInput) (host.QueueSettleOutput, error) {
 	i, err := workers(c.Actor.Type, in.Queue)
 	if err != nil {
 		return host.QueueSettleOutput{}, err
 	}
 	var reply []byte
 	if len(in.Reply) > 0 {
-		if reply, err = wire.Convert(c.Actor.Type.Behavior, host.QueueReplyValue, i, codec, in.Reply, host.CBOR, "reply"); err != nil {
+		if reply, err = wire.Convert(c.Actor.Type.Behavior, host.QueueReplyValue, i, codec,
+			in.Reply, host.CBOR, "reply"); err != nil {
 			return host.QueueSettleOutput{}, err
 		}
 	}
@@ -345,7 +361,8 @@ func settleOutput(t *kernel.Turn, op, name string, n int, lost []string, err err
 	return host.QueueSettleOutput{Settled: n, Lost: lost}, err
 }
 
-func queueExtend(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.QueueExtendInput) (host.QueueExtendOutput, error) {
+func queueExtend(c *kernel.Core, h *kernel.Turn, _ host.Codec,
+	in *host.QueueExtendInput) (host.QueueExtendOutput, error) {
 	if _, err := workers(c.Actor.Type, in.Queue); err != nil {
 		return host.QueueExtendOutput{}, err
 	}

@@ -18,9 +18,12 @@ const maxDepthTime = 50 * time.Millisecond
 type depths struct{ of *kernel.Kernel }
 
 func depthDescs() (messages, oldest, unread *prometheus.Desc) {
-	return prometheus.NewDesc("cairn_queue_depth", "Messages in the queues of awake actors, by state: pending, delayed, processing or dead.", []string{"type", "state"}, nil),
-		prometheus.NewDesc("cairn_queue_oldest_seconds", "Age of the oldest message that can be received, in the queues of awake actors.", []string{"type"}, nil),
-		prometheus.NewDesc("cairn_queue_depth_unread", "Awake actors whose queues were not counted, because that took too long.", nil, nil)
+	return prometheus.NewDesc("cairn_queue_depth",
+			"Messages in the queues of awake actors, by state: pending, delayed, processing or dead.", []string{"type", "state"}, nil),
+		prometheus.NewDesc("cairn_queue_oldest_seconds",
+			"Age of the oldest message that can be received, in the queues of awake actors.", []string{"type"}, nil),
+		prometheus.NewDesc("cairn_queue_depth_unread",
+			"Awake actors whose queues were not counted, because that took too long.", nil, nil)
 }
 
 // Describe implements prometheus.Collector.

@@ -82,7 +82,8 @@ type queueActivation struct{ duty.Duty }
 // queueDuty is the duty to handle the messages of the actor's own queues.
 func queueDuty(a *kernel.Actor) *duty.Duty {
 	return &attach.Make(&a.Attached, func() *queueActivation {
-		return &queueActivation{duty.Duty{A: a, Of: queueDuty, Job: newQueueJob, First: retry.Soon, Most: retry.Soon, Finish: func(w *kernel.Work) { pumped(a, w) }}}
+		return &queueActivation{duty.Duty{A: a, Of: queueDuty, Job: newQueueJob, First: retry.Soon,
+			Most: retry.Soon, Finish: func(w *kernel.Work) { pumped(a, w) }}}
 	}).Duty
 }
 
@@ -180,7 +181,8 @@ func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 			}
 		}
 	}
-	if len(names) == 0 && err == nil && c.Standing.Of(keyspace.WakeQueue) == standing.Armed && !own.Posted.Load() && !c.Broken {
+	if len(names) == 0 && err == nil && c.Standing.Of(keyspace.WakeQueue) == standing.Armed &&
+		!own.Posted.Load() && !c.Broken {
 		err = disarmQueues(c, w)
 	}
 	c.Respond(w, nil, err)
@@ -301,7 +303,8 @@ func handleNext(c *kernel.Core, w *kernel.Work, j *queueJob, name string, last b
 		}
 		QueueChange(h, "done", name, func(d map[string]any) { d["id"] = m.ID })
 		left, err = set.Pending(name)
-		if left == 0 && err == nil && last && !queueDuty(c.Actor).Posted.Load() { // else an earlier handler sent a message to another queue
+		// else an earlier handler sent a message to another queue
+		if left == 0 && err == nil && last && !queueDuty(c.Actor).Posted.Load() {
 			c.Arm(keyspace.WakeQueue, false)
 		}
 		return nil, err
@@ -329,7 +332,8 @@ func messageFailed(c *kernel.Core, w *kernel.Work, f *failedMessage) error {
 	m := &f.message
 	err := c.System(w, "queue retry", func(h *kernel.Turn) error {
 		Queueing(c.Actor.Type).failures.Inc()
-		QueueChange(h, "failed", m.Queue, func(d map[string]any) { d["id"], d["attempt"], d["error"] = m.ID, m.Attempt, f.cause.Error() })
+		QueueChange(h, "failed", m.Queue,
+			func(d map[string]any) { d["id"], d["attempt"], d["error"] = m.ID, m.Attempt, f.cause.Error() })
 		set := SetOf(h)
 		if !f.at.IsZero() { // what made the message ready may have been lost with the core
 			if err := set.Due(m.Queue, 0); err != nil {

@@ -64,7 +64,8 @@ func New(r queueReceiver, keep func(t *kernel.Turn, key, body []byte) error) *Pa
 		sent:     counter("cairn_queue_messages_total", "Messages sent to queues."),
 		failures: counter("cairn_queue_failures_total", "Attempts of messages that failed."),
 		dead:     counter("cairn_queue_dead_total", "Messages that became dead letters."),
-		Lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_queue_lag_seconds", Help: "Time from sending a message to an attempt to handle it.",
+		Lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_queue_lag_seconds",
+			Help:    "Time from sending a message to an attempt to handle it.",
 			Buckets: prometheus.ExponentialBuckets(1e-4, 4, 13)}),
 	}
 }
@@ -103,7 +104,8 @@ func (p *Part) Declare(t *kernel.Type) error {
 func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeQueue} }
 
 // Due implements kernel.Waker.
-func (*Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake, _ func(*kernel.Work)) *kernel.Work {
+func (*Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake,
+	_ func(*kernel.Work)) *kernel.Work {
 	return &kernel.Work{Job: (*queueDue)(row)}
 }
 
@@ -128,7 +130,8 @@ func (*Part) Retry(s *kernel.Kernel, t *kernel.Type, addr host.Address, id keysp
 	snap := s.Store.Snapshot(id)
 	defer snap.Close()
 	all, err := queuerows.AllStats(snap)
-	if err == nil && slices.ContainsFunc(all, func(st host.QueueStats) bool { return st.Pending > 0 && handled(t, st.Queue) }) {
+	if err == nil && slices.ContainsFunc(all,
+		func(st host.QueueStats) bool { return st.Pending > 0 && handled(t, st.Queue) }) {
 		duty.TakeUp(s, t, addr, queueDuty)
 	}
 	return err
@@ -289,7 +292,9 @@ func enqueue(t *kernel.Turn, name string, messages []host.Enqueue) ([]host.Sent,
 	for i := range messages {
 		// Otherwise this would fail only when the message is given up.
 		if m := &messages[i]; len(m.KeysIfUndelivered) > 0 && len(m.Body) > t.Core.Limits.Storage.MaxValue {
-			return nil, within(i, host.OverLimit("bytes of a body with keys_if_undelivered", int64(t.Core.Limits.Storage.MaxValue), int64(len(m.Body))).With("field", "body"))
+			return nil, within(i,
+				host.OverLimit("bytes of a body with keys_if_undelivered",
+					int64(t.Core.Limits.Storage.MaxValue), int64(len(m.Body))).With("field", "body"))
 		}
 	}
 	typ := t.Actor.Type
@@ -329,7 +334,8 @@ func QueueChange(t *kernel.Turn, op, name string, more func(map[string]any)) {
 // packKeys packs keys of the key-value store from requests.
 func packKeys(keys [][]any) ([][]byte, error) {
 	if len(keys) > maxUndeliveredKeys {
-		return nil, host.OverLimit("keys_if_undelivered", maxUndeliveredKeys, int64(len(keys))).With("field", "keys_if_undelivered")
+		return nil, host.OverLimit("keys_if_undelivered", maxUndeliveredKeys, int64(len(keys))).
+			With("field", "keys_if_undelivered")
 	}
 	packed := make([][]byte, len(keys))
 	for i, k := range keys {

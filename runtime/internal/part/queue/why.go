@@ -35,8 +35,10 @@ func ExplainQueues(q *survey.Inquiry, queues []host.QueueStats) {
 		}
 	}
 	t := q.Typ
-	first(survey.RankQueue, func(st host.QueueStats) bool { return st.Pending > 0 && handled(t, st.Queue) }, explainQueued)
-	first(survey.RankWorkers, func(st host.QueueStats) bool { return st.Pending > 0 && forWorkers(t, st.Queue) }, explainForWorkers)
+	first(survey.RankQueue,
+		func(st host.QueueStats) bool { return st.Pending > 0 && handled(t, st.Queue) }, explainQueued)
+	first(survey.RankWorkers,
+		func(st host.QueueStats) bool { return st.Pending > 0 && forWorkers(t, st.Queue) }, explainForWorkers)
 	first(survey.RankLocked, func(st host.QueueStats) bool { return st.Processing > 0 }, explainLocked)
 }
 
@@ -48,19 +50,22 @@ func forWorkers(t *kernel.Type, name string) bool {
 
 func explainQueued(st *host.QueueStats) *host.Explanation {
 	return &host.Explanation{Why: host.WhyQueue, Since: st.Oldest, Remedy: "skip",
-		Text:    fmt.Sprintf("%s in its queue %s for its own handler.", survey.Count(int(st.Pending), "message waits", "messages wait"), st.Queue),
+		Text: fmt.Sprintf("%s in its queue %s for its own handler.",
+			survey.Count(int(st.Pending), "message waits", "messages wait"), st.Queue),
 		Details: map[string]string{"queue": st.Queue, "pending": strconv.FormatInt(st.Pending, 10)}}
 }
 
 func explainForWorkers(st *host.QueueStats) *host.Explanation {
 	return &host.Explanation{Why: host.WhyWorkers, Since: st.Oldest, // what helps is no verb: start workers
-		Text:    fmt.Sprintf("%s for workers in its queue %s: start workers that receive from it.", survey.Count(int(st.Pending), "message waits", "messages wait"), st.Queue),
+		Text: fmt.Sprintf("%s for workers in its queue %s: start workers that receive from it.",
+			survey.Count(int(st.Pending), "message waits", "messages wait"), st.Queue),
 		Details: map[string]string{"queue": st.Queue, "pending": strconv.FormatInt(st.Pending, 10)}}
 }
 
 func explainLocked(st *host.QueueStats) *host.Explanation {
 	x := &host.Explanation{Why: host.WhyLocked,
-		Text:    fmt.Sprintf("Workers hold %s of its queue %s.", survey.Count(int(st.Processing), "message", "messages"), st.Queue),
+		Text: fmt.Sprintf("Workers hold %s of its queue %s.",
+			survey.Count(int(st.Processing), "message", "messages"), st.Queue),
 		Details: map[string]string{"queue": st.Queue, "processing": strconv.FormatInt(st.Processing, 10)}}
 	if st.Delayed == 0 { // else the next time may be that of a delayed message
 		x.Until = st.NextDue

@@ -21,9 +21,12 @@ import (
 // work on sleeping and failed actors.
 func (*Part) Methods() []*call.Method {
 	return []*call.Method{
-		call.Act(method.WorkflowStart, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.WorkflowStartInput) (host.RunStarted, error) {
-			return startRun(c, h, host.RunStart{Workflow: in.Workflow, Codec: codec, Input: in.Input, Replace: in.Replace})
-		}),
+		call.Act(method.WorkflowStart,
+			func(c *kernel.Core, h *kernel.Turn, codec host.Codec,
+				in *host.WorkflowStartInput) (host.RunStarted, error) {
+				return startRun(c, h,
+					host.RunStart{Workflow: in.Workflow, Codec: codec, Input: in.Input, Replace: in.Replace})
+			}),
 		runVerb(method.WorkflowCancel), runVerb(method.WorkflowTerminate), runVerb(method.WorkflowPause), runVerb(method.WorkflowResume),
 		runVerb(method.WorkflowRetry), runVerb(method.WorkflowRewind),
 		call.Act(method.WorkflowImport, importRun),
@@ -45,8 +48,10 @@ func (*Part) Methods() []*call.Method {
 
 // runVerb makes a built-in method that does something to the run.
 func runVerb(m method.Typed[host.WorkflowControlInput, method.None]) *call.Method {
-	return call.Act(m, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.WorkflowControlInput) (method.None, error) {
-		return method.None{}, controlRun(c, h, host.RunControl{Verb: m.Row.Name, Reason: in.Reason, Entry: in.Entry, Run: in.Run})
+	return call.Act(m, func(c *kernel.Core, h *kernel.Turn, _ host.Codec,
+		in *host.WorkflowControlInput) (method.None, error) {
+		return method.None{},
+			controlRun(c, h, host.RunControl{Verb: m.Row.Name, Reason: in.Reason, Entry: in.Entry, Run: in.Run})
 	})
 }
 
@@ -62,7 +67,8 @@ func importRun(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.WorkflowIm
 	if err != nil {
 		return host.RunStarted{}, host.Errorf(host.InvalidArgument, "the recording: %s", err).With("field", "recording")
 	}
-	out, err := wfhost.Import(&RunRows{H: h}, rec, wfhost.StartOptions{Replace: in.Replace, UpTo: wfhost.EntryID(in.UpTo)})
+	out, err := wfhost.Import(&RunRows{H: h}, rec,
+		wfhost.StartOptions{Replace: in.Replace, UpTo: wfhost.EntryID(in.UpTo)})
 	if err != nil {
 		return host.RunStarted{}, runError(err)
 	}
@@ -107,7 +113,8 @@ func ofRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, read func(ro
 	return err
 }
 
-func runStatus(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (st wfhost.RunStatus, err error) {
+func runStatus(s *kernel.Kernel, ctx context.Context, on kernel.Target,
+	_ *method.None) (st wfhost.RunStatus, err error) {
 	err = ofRun(s, ctx, on, func(rows storedRun) (err error) {
 		st, err = wfhost.ReadStatus(rows)
 		return err
@@ -150,7 +157,8 @@ func showRun(codec host.Codec, st *wfhost.RunStatus, entries []wfhost.HistoryEnt
 	}
 }
 
-func runResult(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.WorkflowResultInput) (out host.WorkflowResultOutput, err error) {
+func runResult(s *kernel.Kernel, ctx context.Context, on kernel.Target,
+	in *host.WorkflowResultInput) (out host.WorkflowResultOutput, err error) {
 	if err := flushFor(on); err != nil {
 		return out, err
 	}
@@ -174,13 +182,15 @@ func runResult(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host
 	return out, err
 }
 
-func runHistory(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.WorkflowHistoryInput) (out host.WorkflowHistoryOutput, err error) {
+func runHistory(s *kernel.Kernel, ctx context.Context, on kernel.Target,
+	in *host.WorkflowHistoryInput) (out host.WorkflowHistoryOutput, err error) {
 	if in.Limit == 0 {
 		in.Limit = 100
 	}
 	out.Entries = []wfhost.HistoryEntry{}
 	err = ofRun(s, ctx, on, func(rows storedRun) error {
-		for e, err := range wfhost.History(rows, wfhost.Filter{Under: wfhost.EntryID(in.Under), After: wfhost.EntryID(in.After)}) {
+		for e, err := range wfhost.History(rows,
+			wfhost.Filter{Under: wfhost.EntryID(in.Under), After: wfhost.EntryID(in.After)}) {
 			if err != nil {
 				return err
 			}
@@ -199,7 +209,8 @@ func runHistory(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *hos
 // maxChanges is how many entries one answer of workflow.watch has.
 const maxChanges = 1000
 
-func watchRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.WorkflowWatchInput) (out host.WorkflowWatchOutput, err error) {
+func watchRun(s *kernel.Kernel, ctx context.Context, on kernel.Target,
+	in *host.WorkflowWatchInput) (out host.WorkflowWatchOutput, err error) {
 	err = ofRun(s, ctx, on, func(rows storedRun) (err error) {
 		changed := make(map[string]bool)
 		start, end := keyspace.KindWorkflow.Range()
@@ -260,7 +271,8 @@ func watchRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.
 	return out, err
 }
 
-func exportRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (out host.WorkflowRecording, err error) {
+func exportRun(s *kernel.Kernel, ctx context.Context, on kernel.Target,
+	_ *method.None) (out host.WorkflowRecording, err error) {
 	err = ofRun(s, ctx, on, func(rows storedRun) error {
 		rec, err := wfhost.Export(rows)
 		if err != nil {

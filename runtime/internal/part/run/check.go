@@ -144,7 +144,8 @@ func (p *comparing) run(types []*kernel.Type) error {
 func (p *comparing) compareType(t *kernel.Type) error {
 	s := p.s
 	for {
-		page, err := s.Store.Actors(engine.ActorsQuery{Namespace: s.Options.Namespace, Type: t.Type, Limit: comparePage, Cursor: p.Cursor})
+		page, err := s.Store.Actors(engine.ActorsQuery{Namespace: s.Options.Namespace, Type: t.Type,
+			Limit: comparePage, Cursor: p.Cursor})
 		if err != nil {
 			return err
 		}
@@ -155,7 +156,8 @@ func (p *comparing) compareType(t *kernel.Type) error {
 			snap.Close()
 			if err != nil {
 				p.skipped.Add(1)
-				s.Logger.Error("compare a workflow run with the code", "actor_type", t.Type, "actor_key", e.Identity.Key, "error", err)
+				s.Logger.Error("compare a workflow run with the code", "actor_type", t.Type,
+					"actor_key", e.Identity.Key, "error", err)
 			}
 			if err != nil || !live || rec.Listed != "" { // retryPausedRuns tries the paused runs
 				continue

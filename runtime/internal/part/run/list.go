@@ -70,7 +70,8 @@ func listRun(c *kernel.Core, h *kernel.Turn, reason string) error {
 		return tolerate(c, err)
 	}
 	logger := c.Actor.Kernel.Logger
-	attributes := []any{"actor_type", typ, "actor_key", c.Actor.Address.Key, "workflow", st.Workflow, "run", st.ID, "reason", reason}
+	attributes := []any{"actor_type", typ, "actor_key", c.Actor.Address.Key, "workflow",
+		st.Workflow, "run", st.ID, "reason", reason}
 	if p := st.Pause; p != nil {
 		attributes = append(attributes, "text", cutText(p.Text))
 		if !p.Next.IsZero() {
@@ -191,7 +192,8 @@ func Runs(s *kernel.Kernel, ctx context.Context, q host.RunQuery) (host.RunPage,
 
 // runsSeen is allSeen for the runs of a type, or with "" of all.
 func runsSeen(s *kernel.Kernel, ctx context.Context, typ string) ([]host.Address, error) {
-	return survey.AllSeen(s, ctx, func(t *kernel.Type) bool { return (t.Retired || len(t.Workflows) > 0) && (typ == "" || t.Type == typ) })
+	return survey.AllSeen(s, ctx,
+		func(t *kernel.Type) bool { return (t.Retired || len(t.Workflows) > 0) && (typ == "" || t.Type == typ) })
 }
 
 // StoredRuns pages through the runs of a store that are paused or have failed.
@@ -211,14 +213,18 @@ func StoredRuns(store *engine.Store, namespace string, q host.RunQuery) (host.Ru
 	case wfhost.StateFailed:
 		first = last
 	default:
-		return page, host.Errorf(host.InvalidArgument, "state is %q; it is %q or %q", q.State, wfhost.StatePaused, wfhost.StateFailed).With("field", "state")
+		return page, host.Errorf(host.InvalidArgument, "state is %q; it is %q or %q", q.State,
+			wfhost.StatePaused, wfhost.StateFailed).With("field", "state")
 	}
 	if q.Reason != "" {
 		if known := wfhost.PauseReasons(); !slices.Contains(known, q.Reason) {
-			return page, host.Errorf(host.InvalidArgument, "reason is %q; known are %q", q.Reason, known).With("field", "reason")
+			return page,
+				host.Errorf(host.InvalidArgument, "reason is %q; known are %q", q.Reason, known).With("field", "reason")
 		}
 		if q.State == wfhost.StateFailed {
-			return page, host.Errorf(host.InvalidArgument, "reason is %q; a failed run has none", q.Reason).With("field", "reason")
+			return page,
+				host.Errorf(host.InvalidArgument, "reason is %q; a failed run has none", q.Reason).
+					With("field", "reason")
 		}
 		last = keyspace.PausedRunsDue
 	}
@@ -314,7 +320,8 @@ func StoredRunCounts(store *engine.Store, namespace string, without []host.Addre
 	found := map[group]int64{}
 	err := listed(store, keyspace.PausedRunsDue, keyspace.FailedRunsDue, nil, func(row engine.Wake) (bool, error) {
 		ident, _, ok, err := store.Identity(row.ID)
-		if ok && ident.Namespace == namespace && !survey.Contains(without, host.Address{Type: ident.Type, Key: ident.Key}) {
+		if ok && ident.Namespace == namespace &&
+			!survey.Contains(without, host.Address{Type: ident.Type, Key: ident.Key}) {
 			found[group{row.Name, row.Instance}]++
 		}
 		return true, err

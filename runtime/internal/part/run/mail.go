@@ -36,7 +36,8 @@ func HandleMessages(p *mail.Part) {
 		Handle:  receive,
 		Lasts:   true,
 		Undeliverable: func(t *kernel.Turn, m *mail.MessageRecord, e *host.Error) (bool, error) {
-			return false, runUndeliverable(t, m, e) // the run has its answer: there is nothing to look at or to send again
+			// the run has its answer: there is nothing to look at or to send again
+			return false, runUndeliverable(t, m, e)
 		},
 	})
 	p.Handle(runTell, mail.MessageHandler{

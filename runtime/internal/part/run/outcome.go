@@ -33,7 +33,9 @@ func (o *outcome) result(on kernel.Target) (out host.WorkflowResultOutput, err e
 	}
 	i := workflowIndex(on.Typ, o.workflow)
 	if i < 0 {
-		return host.WorkflowResultOutput{}, host.Errorf(host.FailedPrecondition, "actor type %q no longer has the workflow %q, which can read the result", on.Typ.Type, o.workflow)
+		return host.WorkflowResultOutput{},
+			host.Errorf(host.FailedPrecondition,
+				"actor type %q no longer has the workflow %q, which can read the result", on.Typ.Type, o.workflow)
 	}
 	out.Output, err = on.Typ.Workflows[i].Output(o.output, on.Codec)
 	return out, err

@@ -64,17 +64,22 @@ func New() *Part {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	return &Part{
-		process:      rand.Uint64(),
-		started:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_workflow_runs_started_total", Help: "Workflow runs started."}, []string{"type"}),
-		ended:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_workflow_runs_ended_total", Help: "Workflow runs that ended, by outcome."}, []string{"type", "outcome"}),
-		steps:        counter("cairn_workflow_steps_total", "Attempts of steps begun."),
-		stepFailures: counter("cairn_workflow_step_failures_total", "Attempts of steps, and functions inside turns of runs, that failed."),
-		pauses:       counter("cairn_workflow_paused_total", "How often a workflow run was paused or found paused: its code diverged, an operator held it, or the like."),
-		paused:       prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cairn_workflow_runs_paused", Help: "Workflow runs that are paused, by reason; cairn workflow list shows them."}, []string{"type", "reason"}),
-		replays:      counter("cairn_workflow_replays_total", "Workflow runs brought into memory."),
+		process: rand.Uint64(),
+		started: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_workflow_runs_started_total", Help: "Workflow runs started."}, []string{"type"}),
+		ended:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_workflow_runs_ended_total", Help: "Workflow runs that ended, by outcome."}, []string{"type", "outcome"}),
+		steps:   counter("cairn_workflow_steps_total", "Attempts of steps begun."),
+		stepFailures: counter("cairn_workflow_step_failures_total",
+			"Attempts of steps, and functions inside turns of runs, that failed."),
+		pauses: counter("cairn_workflow_paused_total",
+			"How often a workflow run was paused or found paused: its code diverged, an operator held it, or the like."),
+		paused: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cairn_workflow_runs_paused",
+			Help: "Workflow runs that are paused, by reason; cairn workflow list shows them."},
+			[]string{"type", "reason"}),
+		replays: counter("cairn_workflow_replays_total", "Workflow runs brought into memory."),
 		replaySeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_workflow_replay_seconds", Help: "How long it took to bring a run into memory, what it did at once included.",
 			Buckets: prometheus.ExponentialBuckets(1e-5, 4, 10)}),
-		lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_workflow_lag_seconds", Help: "How late runs go on that waited for a time.",
+		lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_workflow_lag_seconds",
+			Help:    "How late runs go on that waited for a time.",
 			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)}),
 	}
 }
@@ -92,7 +97,8 @@ func (*Part) Translate(err error) (*host.Error, string) {
 
 // Collectors implements kernel.Meter.
 func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
-	return []prometheus.Collector{p.started, p.ended, p.steps, p.stepFailures, p.pauses, p.paused, p.replays, p.replaySeconds, p.lag}
+	return []prometheus.Collector{p.started, p.ended, p.steps, p.stepFailures, p.pauses, p.paused,
+		p.replays, p.replaySeconds, p.lag}
 }
 
 // Declare implements kernel.Declarer.
@@ -133,7 +139,8 @@ func (*Part) Revive(s *kernel.Kernel) {
 func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeRun} }
 
 // Due implements kernel.Waker.
-func (*Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake, _ func(*kernel.Work)) *kernel.Work {
+func (*Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake,
+	_ func(*kernel.Work)) *kernel.Work {
 	return &kernel.Work{Job: (*runDue)(row)}
 }
 

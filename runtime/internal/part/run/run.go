@@ -237,7 +237,8 @@ func workflowIndex(t *kernel.Type, name string) int {
 
 // noWorkflow returns the error of a run that the actor's type cannot have.
 func noWorkflow(c *kernel.Core, name string) error {
-	return host.Errorf(host.NotFound, "actor type %q has no workflow %q", c.Actor.Type.Type, name).With("workflow", name)
+	return host.Errorf(host.NotFound, "actor type %q has no workflow %q", c.Actor.Type.Type, name).
+		With("workflow", name)
 }
 
 // advance runs one turn of the run.
@@ -420,7 +421,8 @@ func keepRun(c *kernel.Core, h *kernel.Turn, rec runRecord) error {
 
 // armRun sets or clears the row that a restart finds.
 func armRun(c *kernel.Core, h *kernel.Turn, on bool) {
-	if on || c.Standing.Of(keyspace.WakeRun) == standing.Armed || h.Changed() { // a turn that changes nothing else is not made for a row that is hardly there
+	// a turn that changes nothing else is not made for a row that is hardly there
+	if on || c.Standing.Of(keyspace.WakeRun) == standing.Armed || h.Changed() {
 		c.Arm(keyspace.WakeRun, on)
 	}
 	flowOf(c).armedAsOf = c.Rows.Version()
@@ -432,7 +434,9 @@ func runEnded(c *kernel.Core, h *kernel.Turn) error {
 	f := flowOf(c)
 	if f.rec.Asked || f.asked {
 		// The remaining waiters will get no answer.
-		if err := queue.SetOf(h).AnswerRest(host.Errorf(host.FailedPrecondition, "the workflow run that received the message has ended without an answer")); err != nil {
+		if err := queue.SetOf(h).
+			AnswerRest(host.Errorf(host.FailedPrecondition,
+				"the workflow run that received the message has ended without an answer")); err != nil {
 			return err
 		}
 	}
@@ -528,7 +532,8 @@ func tolerate(c *kernel.Core, err error) error {
 	if _, ok := errors.AsType[*wfhost.CorruptError](err); !ok && !errors.Is(err, wfhost.ErrLetter) {
 		return err
 	}
-	c.Actor.Kernel.Logger.Error("a workflow run cannot be read", "actor_type", c.Actor.Address.Type, "actor_key", c.Actor.Address.Key, "error", err)
+	c.Actor.Kernel.Logger.Error("a workflow run cannot be read", "actor_type", c.Actor.Address.Type,
+		"actor_key", c.Actor.Address.Key, "error", err)
 	return nil
 }
 

@@ -80,7 +80,8 @@ func (h *Turn) Observe(now time.Time) (next time.Duration, ended bool) {
 	sup.Logger.Error("a workflow function blocks; its run is paused, and its goroutine is left behind", "actor_type", a.Address.Type,
 		"actor_key", a.Address.Key, "running_for", now.Sub(t.Start), "goroutine", stack)
 	sup.Metrics.Stuck.Inc()
-	a.AbandonTurn(t, host.Errorf(host.Unavailable, "the actor's workflow function blocks; the actor goes on without it"))
+	a.AbandonTurn(t, host.Errorf(host.Unavailable,
+		"the actor's workflow function blocks; the actor goes on without it"))
 	sup.Go(RunOf(a).TakeUp)
 	return next, true
 }
@@ -88,7 +89,8 @@ func (h *Turn) Observe(now time.Time) (next time.Duration, ended bool) {
 // Overdue implements kernel.Observer.
 func (h *Turn) Overdue(now time.Time, where string) {
 	if run := h.run.Load(); run != nil && run.theirs >= run.ours { // else it is a slow disk, which is over some time
-		h.blame(run, fmt.Sprintf("a function of the run did not return within %s", now.Sub(h.K.Start).Round(time.Second)), stacks.Of(where))
+		h.blame(run, fmt.Sprintf("a function of the run did not return within %s",
+			now.Sub(h.K.Start).Round(time.Second)), stacks.Of(where))
 	}
 }
 

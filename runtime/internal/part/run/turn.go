@@ -271,7 +271,8 @@ func (t *RunRows) Receive(queues []string, limit int) (all []wfhost.Delivery, er
 			queue.Queueing(h.Actor.Type).Lag.Observe(h.Start.Sub(m.Sent).Seconds())
 			queue.QueueChange(h, "done", name, func(d map[string]any) { d["id"] = m.ID })
 			flowOf(h.Core).asked = flowOf(h.Core).asked || m.WantReply
-			all = append(all, wfhost.Delivery{Queue: name, ID: m.ID, Body: m.Body, Sent: m.Sent, WantReply: m.WantReply})
+			all = append(all,
+				wfhost.Delivery{Queue: name, ID: m.ID, Body: m.Body, Sent: m.Sent, WantReply: m.WantReply})
 		}
 	}
 	return all, nil

@@ -21,7 +21,8 @@ type VerifiedRun struct {
 
 // VerifyRuns replays every run of a store that lives, of the actor types of behaviors, and writes
 // nothing. visit is called with each; its error ends it.
-func VerifyRuns(ctx context.Context, store *engine.Store, namespace string, behaviors []*host.Behavior, visit func(*VerifiedRun) error) error {
+func VerifyRuns(ctx context.Context, store *engine.Store, namespace string,
+	behaviors []*host.Behavior, visit func(*VerifiedRun) error) error {
 	for _, b := range behaviors {
 		t := &kernel.Type{Behavior: b}
 		q := engine.ActorsQuery{Namespace: namespace, Type: b.Type, Limit: 1000}

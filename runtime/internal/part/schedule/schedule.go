@@ -56,7 +56,8 @@ func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeSchedule} }
 
 // Due implements kernel.Waker.
-func (p *Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake, done func(*kernel.Work)) *kernel.Work {
+func (p *Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake,
+	done func(*kernel.Work)) *kernel.Work {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := &scheduleFiring{row: *row, failed: p.FailedRuns[string(row.Row)]}
@@ -282,7 +283,8 @@ func (p *Part) keepFailed(id string, r *failedRun) {
 		p.FailedRuns = make(map[string]*failedRun)
 	}
 	if len(p.FailedRuns) >= 1024 {
-		maps.DeleteFunc(p.FailedRuns, func(_ string, old *failedRun) bool { return r.finished.Sub(old.finished) > time.Hour })
+		maps.DeleteFunc(p.FailedRuns,
+			func(_ string, old *failedRun) bool { return r.finished.Sub(old.finished) > time.Hour })
 	}
 	p.FailedRuns[id] = r
 }
@@ -298,75 +300,84 @@ type givenNumbers struct {
 // Methods implements call.Server.
 func (*Part) Methods() []*call.Method {
 	return []*call.Method{
-		call.Act(method.ScheduleSet, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Schedule) (host.Schedule, error) {
-			var set givenNumbers
-			if err := wire.Decode(host.ScheduleSet, codec, h.Work.Input, &set); err != nil {
-				return host.Schedule{}, err
-			}
-			if set.Every != nil {
-				if in.Every = *set.Every; in.Every <= 0 {
-					return host.Schedule{}, wire.NotPositive("every_ms", in.Every)
-				}
-			}
-			if set.CatchUp != nil {
-				if in.CatchUp = *set.CatchUp; in.CatchUp <= 0 {
-					return host.Schedule{}, host.Errorf(host.InvalidArgument, "catch_up: %d is not a number from 1 to %d; leave it out for %d",
-						in.CatchUp, host.MaxScheduleCatchUp, host.DefaultScheduleCatchUp).With("field", "catch_up")
-				}
-			}
-			if set.KeepRuns != nil {
-				if in.KeepRuns = *set.KeepRuns; in.KeepRuns == 0 {
-					return host.Schedule{}, host.Errorf(host.InvalidArgument,
-						"keep_runs: 0 is not a number from 1 to %d; -1 keeps none, and leave it out for %d",
-						host.MaxScheduleRuns, host.DefaultScheduleRuns).With("field", "keep_runs")
-				}
-			}
-			i, err := scheduleOf(c.Actor.Type, in.Name)
-			if err != nil {
-				return host.Schedule{}, err
-			}
-			if len(in.Payload) > 0 {
-				if in.Payload, err = wire.Convert(c.Actor.Type.Behavior, host.SchedulePayload, i, codec, in.Payload, host.CBOR, "payload"); err != nil {
+		call.Act(method.ScheduleSet,
+			func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Schedule) (host.Schedule, error) {
+				var set givenNumbers
+				if err := wire.Decode(host.ScheduleSet, codec, h.Work.Input, &set); err != nil {
 					return host.Schedule{}, err
 				}
-			}
-			out, err := turnOf(h).SetSchedule(*in)
-			if err != nil {
-				return host.Schedule{}, err
-			}
-			return showSchedule(c.Actor.Type, out, codec)
-		}),
-		call.Act(method.ScheduleCancel, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
-			return call.Counted(turnOf(h).CancelSchedule(in.Name, in.Instance))
-		}),
-		call.Act(method.ScheduleTrigger, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.ScheduleInput) (host.Schedule, error) {
-			out, err := triggerSchedule(h, in.Name, in.Instance)
-			if err != nil {
-				return host.Schedule{}, err
-			}
-			return showSchedule(c.Actor.Type, out, codec)
-		}),
-		call.Unwoken(call.Ask(method.ScheduleList, func(r *call.Query, codec host.Codec, in *host.ScheduleListInput) (host.ScheduleListOutput, error) {
-			all, err := Query{r}.Schedules(in.Name)
-			if err != nil {
-				return host.ScheduleListOutput{}, err
-			}
-			for i := range all {
-				if all[i], err = showSchedule(r.Actor.Type, all[i], codec); err != nil {
+				if set.Every != nil {
+					if in.Every = *set.Every; in.Every <= 0 {
+						return host.Schedule{}, wire.NotPositive("every_ms", in.Every)
+					}
+				}
+				if set.CatchUp != nil {
+					if in.CatchUp = *set.CatchUp; in.CatchUp <= 0 {
+						return host.Schedule{},
+							host.Errorf(host.InvalidArgument,
+								"catch_up: %d is not a number from 1 to %d; leave it out for %d",
+								in.CatchUp, host.MaxScheduleCatchUp, host.DefaultScheduleCatchUp).
+								With("field", "catch_up")
+					}
+				}
+				if set.KeepRuns != nil {
+					if in.KeepRuns = *set.KeepRuns; in.KeepRuns == 0 {
+						return host.Schedule{}, host.Errorf(host.InvalidArgument,
+							"keep_runs: 0 is not a number from 1 to %d; -1 keeps none, and leave it out for %d",
+							host.MaxScheduleRuns, host.DefaultScheduleRuns).With("field", "keep_runs")
+					}
+				}
+				i, err := scheduleOf(c.Actor.Type, in.Name)
+				if err != nil {
+					return host.Schedule{}, err
+				}
+				if len(in.Payload) > 0 {
+					if in.Payload, err = wire.Convert(c.Actor.Type.Behavior, host.SchedulePayload, i,
+						codec, in.Payload, host.CBOR, "payload"); err != nil {
+						return host.Schedule{}, err
+					}
+				}
+				out, err := turnOf(h).SetSchedule(*in)
+				if err != nil {
+					return host.Schedule{}, err
+				}
+				return showSchedule(c.Actor.Type, out, codec)
+			}),
+		call.Act(method.ScheduleCancel,
+			func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
+				return call.Counted(turnOf(h).CancelSchedule(in.Name, in.Instance))
+			}),
+		call.Act(method.ScheduleTrigger,
+			func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.ScheduleInput) (host.Schedule, error) {
+				out, err := triggerSchedule(h, in.Name, in.Instance)
+				if err != nil {
+					return host.Schedule{}, err
+				}
+				return showSchedule(c.Actor.Type, out, codec)
+			}),
+		call.Unwoken(call.Ask(method.ScheduleList,
+			func(r *call.Query, codec host.Codec, in *host.ScheduleListInput) (host.ScheduleListOutput, error) {
+				all, err := Query{r}.Schedules(in.Name)
+				if err != nil {
 					return host.ScheduleListOutput{}, err
 				}
-			}
-			return host.ScheduleListOutput{Schedules: all}, nil
-		})),
-		call.Unwoken(call.Ask(method.ScheduleRuns, func(r *call.Query, _ host.Codec, in *host.ScheduleInput) (host.ScheduleRunsOutput, error) {
-			s, done, err := r.Rows()
-			if err != nil {
-				return host.ScheduleRunsOutput{}, err
-			}
-			defer done()
-			runs, err := schedulerows.Runs(s, in.Name, in.Instance)
-			return host.ScheduleRunsOutput{Runs: runs}, err
-		})),
+				for i := range all {
+					if all[i], err = showSchedule(r.Actor.Type, all[i], codec); err != nil {
+						return host.ScheduleListOutput{}, err
+					}
+				}
+				return host.ScheduleListOutput{Schedules: all}, nil
+			})),
+		call.Unwoken(call.Ask(method.ScheduleRuns,
+			func(r *call.Query, _ host.Codec, in *host.ScheduleInput) (host.ScheduleRunsOutput, error) {
+				s, done, err := r.Rows()
+				if err != nil {
+					return host.ScheduleRunsOutput{}, err
+				}
+				defer done()
+				runs, err := schedulerows.Runs(s, in.Name, in.Instance)
+				return host.ScheduleRunsOutput{Runs: runs}, err
+			})),
 	}
 }
 

@@ -46,11 +46,13 @@ const maxLoggedSQL = 200
 func (p *Part) Methods() []*call.Method {
 	exec := call.Act(method.SQLExec, execSQL)
 	exec.Pace, exec.Fault = new(pace.Average), sqlFault
-	query := call.Ask(method.SQLQuery, func(r *call.Query, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
-		out, err := runSQL(r, Query{r}.SQL(), codec, in)
-		return out, sqlFault(err)
-	})
-	return []*call.Method{exec, query, call.Serve(method.SQLMigrate, p.migrateSQL), call.Serve(method.SQLStatus, p.statusSQL)}
+	query := call.Ask(method.SQLQuery,
+		func(r *call.Query, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
+			out, err := runSQL(r, Query{r}.SQL(), codec, in)
+			return out, sqlFault(err)
+		})
+	return []*call.Method{exec, query, call.Serve(method.SQLMigrate, p.migrateSQL),
+		call.Serve(method.SQLStatus, p.statusSQL)}
 }
 
 // execSQL implements sql.exec.
@@ -66,11 +68,14 @@ func execSQL(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.SQLInput
 			return host.SQLOutput{}, park.Refusal(a.Address, p)
 		}
 	} else if in.Reason == "" {
-		return host.SQLOutput{}, host.Errorf(host.InvalidArgument, "%s needs a reason, which is logged", host.SQLExec).With("field", "reason")
+		return host.SQLOutput{},
+			host.Errorf(host.InvalidArgument, "%s needs a reason, which is logged", host.SQLExec).
+				With("field", "reason")
 	}
 	if in.Reason != "" {
-		a.Kernel.Logger.LogAttrs(h, slog.LevelInfo, "SQL is run for a reason", a.Attrs(slog.String("by", by), slog.String("reason", in.Reason),
-			slog.String("sql", shortened(in.SQL, maxLoggedSQL)))...)
+		a.Kernel.Logger.LogAttrs(h, slog.LevelInfo, "SQL is run for a reason",
+			a.Attrs(slog.String("by", by), slog.String("reason", in.Reason),
+				slog.String("sql", shortened(in.SQL, maxLoggedSQL)))...)
 	}
 	return runSQL(h, h.Host.SQL(), codec, in)
 }
@@ -93,12 +98,14 @@ func sqlFault(err error) error {
 		return err
 	}
 	if host.CodeOf(err) == host.Internal {
-		if e, id := fault.Public(err, []fault.Translator{(*Part)(nil)}); id == "" { // or else it is logged under that id
+		// or else it is logged under that id
+		if e, id := fault.Public(err, []fault.Translator{(*Part)(nil)}); id == "" {
 			return withSQLMember(e, err)
 		}
 		var said *sqlitevfs.Error
 		text := err.Error() // of package database/sql, or of the driver's conversions
-		if errors.As(err, &said) && said.Err == nil || strings.HasPrefix(text, "sql: ") || strings.HasPrefix(text, "sqlite: ") {
+		if errors.As(err, &said) && said.Err == nil || strings.HasPrefix(text, "sql: ") ||
+			strings.HasPrefix(text, "sqlite: ") {
 			return withSQLMember(host.Errorf(host.InvalidArgument, "%s", sqlMessage(err)), err)
 		}
 	}
@@ -135,7 +142,8 @@ func runSQL(ctx context.Context, db *sql.DB, codec host.Codec, in *host.SQLInput
 	for i, a := range in.Args {
 		v, err := sqlArgument(a)
 		if err != nil {
-			return out, host.Errorf(host.InvalidArgument, "argument %d: %s", i+1, err).With("field", "args["+strconv.Itoa(i)+"]")
+			return out, host.Errorf(host.InvalidArgument, "argument %d: %s", i+1, err).
+				With("field", "args["+strconv.Itoa(i)+"]")
 		}
 		args[i] = v
 	}
@@ -308,7 +316,8 @@ func sqlBytes(members int, text any) ([]byte, error) {
 }
 
 // migrateSQL implements sql.migrate.
-func (p *Part) migrateSQL(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.SQLMigrateInput) (host.SQLMigrateOutput, error) {
+func (p *Part) migrateSQL(s *kernel.Kernel, ctx context.Context, on kernel.Target,
+	in *host.SQLMigrateInput) (host.SQLMigrateOutput, error) {
 	out := host.SQLMigrateOutput{Applied: []string{}}
 	before, err := sqlMetadata(ctx, s, on.Addr)
 	if err != nil {
@@ -339,7 +348,8 @@ func (p *Part) migrateSQL(s *kernel.Kernel, ctx context.Context, on kernel.Targe
 // change. The copy has the room that a turn of the actor has, in its write set and of its quota,
 // and the trial has the time of a turn. What does not fit fails in the trial as it would in the
 // turn.
-func (p *Part) tryMigrations(ctx context.Context, s *kernel.Kernel, on kernel.Target) (out host.SQLMigrateOutput, err error) {
+func (p *Part) tryMigrations(ctx context.Context, s *kernel.Kernel,
+	on kernel.Target) (out host.SQLMigrateOutput, err error) {
 	out.Applied = []string{}
 	ms := schemaOf(on.Typ).migrations
 	if len(ms) == 0 {
@@ -394,7 +404,8 @@ func (p *Part) tryMigrations(ctx context.Context, s *kernel.Kernel, on kernel.Ta
 }
 
 // statusSQL implements sql.status.
-func (*Part) statusSQL(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (host.SQLStatusOutput, error) {
+func (*Part) statusSQL(s *kernel.Kernel, ctx context.Context, on kernel.Target,
+	_ *method.None) (host.SQLStatusOutput, error) {
 	m, err := sqlMetadata(ctx, s, on.Addr)
 	if err != nil {
 		return host.SQLStatusOutput{}, err

@@ -67,7 +67,8 @@ func exportSQL(ctx context.Context, snap *engine.Snapshot, addr host.Address, w 
 		return err
 	}
 	if !ok || m.Pages == 0 {
-		return host.Errorf(host.NotFound, "actor %s has no database", address.Format(addr)).With("actor", address.Format(addr))
+		return host.Errorf(host.NotFound, "actor %s has no database", address.Format(addr)).
+			With("actor", address.Format(addr))
 	}
 	_, err = sqlitevfs.Export(ctx, sink{w}, r)
 	return err
@@ -96,7 +97,8 @@ func (e *sinkError) Unwrap() error { return e.err }
 // ImportSQL implements host.Databases.ImportSQL. The file is read before the actor's turn begins,
 // so that a slow reader delays no caller. The actor is loaded anew afterwards, because its memory
 // of its rows is wrong.
-func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
+func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Address, file io.Reader,
+	reason string) (host.SQLStatusOutput, error) {
 	var out host.SQLStatusOutput
 	t, err := s.TypeOf(addr)
 	if err != nil {
@@ -121,14 +123,16 @@ func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Addres
 	case counted.n > limit:
 		return out, host.OverLimit("bytes of the file", limit, counted.n)
 	case errors.Is(err, sqlitevfs.ErrBusy):
-		return out, host.Errorf(host.Overloaded, "other imports and large sorts take the memory that this file needs").Retry()
+		return out, host.Errorf(host.Overloaded,
+			"other imports and large sorts take the memory that this file needs").Retry()
 	case errors.Is(err, sqlitevfs.ErrFull):
 		return out, s.StoreError(err)
 	case err != nil:
 		return out, host.Errorf(host.InvalidArgument, "the file cannot be read: %s", err)
 	}
 	defer spooled.Close()
-	ctx, entry := audit.LogOf(s).Begin(ctx, "sql.import", audit.JSON(map[string]any{"reason": reason, "bytes": counted.n}), from)
+	ctx, entry := audit.LogOf(s).
+		Begin(ctx, "sql.import", audit.JSON(map[string]any{"reason": reason, "bytes": counted.n}), from)
 	b := kernel.NewProcedure("sql.import", func(c *kernel.Core, w *kernel.Work) error {
 		err := c.System(w, "sql.import", func(h *kernel.Turn) (err error) {
 			entry.Join(h)
@@ -146,13 +150,15 @@ func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Addres
 			return nil
 		})
 		if err == nil {
-			c.Broken = true                  // once it is committed
-			DatabaseOf(&c.Attached).Close(c) // before: no query of what is imported may find a connection that knows what was there
+			c.Broken = true // once it is committed
+			// before: no query of what is imported may find a connection that knows what was there
+			DatabaseOf(&c.Attached).Close(c)
 		}
 		return err
 	})
 	b.Operates = true
-	_, err = s.CallTurn(ctx, t, &host.Request{Address: addr}, from, host.SpanOf(ctx), kernel.Call{Method: -1, Builtin: b}, false)
+	_, err = s.CallTurn(ctx, t, &host.Request{Address: addr}, from, host.SpanOf(ctx),
+		kernel.Call{Method: -1, Builtin: b}, false)
 	if err != nil {
 		return host.SQLStatusOutput{}, err
 	}
@@ -193,7 +199,8 @@ func (p *Part) replace(t *kernel.Turn, file *sqlitevfs.File) (host.SQLStatusOutp
 	if len(s.migrations) > 0 && !s.current(m) {
 		err := p.Prepare(t)
 		if failed, ok := errors.AsType[*sqlitevfs.MigrationError](err); ok {
-			return host.SQLStatusOutput{}, host.Errorf(host.InvalidArgument, "the file cannot be migrated to the schema of the code: %s", failed)
+			return host.SQLStatusOutput{},
+				host.Errorf(host.InvalidArgument, "the file cannot be migrated to the schema of the code: %s", failed)
 		}
 		if err != nil {
 			return host.SQLStatusOutput{}, err

@@ -46,7 +46,8 @@ type pages = func(q host.ListQuery, after map[string]string) (host.ListPage, err
 
 // QueryMany runs a statement on the databases of the actors that page lists, as host.Databases
 // says.
-func QueryMany(ctx context.Context, s *kernel.Kernel, in *host.QueryManyInput, page pages) (host.QueryManyOutput, error) {
+func QueryMany(ctx context.Context, s *kernel.Kernel, in *host.QueryManyInput,
+	page pages) (host.QueryManyOutput, error) {
 	t, err := s.StoredTypeOf(host.Address{Type: in.Type, Key: in.Prefix})
 	if err != nil {
 		return host.QueryManyOutput{}, err
@@ -55,13 +56,16 @@ func QueryMany(ctx context.Context, s *kernel.Kernel, in *host.QueryManyInput, p
 		return host.QueryManyOutput{}, host.Errorf(host.InvalidArgument, "there is no SQL").With("field", "sql")
 	}
 	if in.Limit < 0 || in.Limit > maxManyRows {
-		return host.QueryManyOutput{}, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and %d", in.Limit, maxManyRows).With("field", "limit")
+		return host.QueryManyOutput{},
+			host.Errorf(host.InvalidArgument, "limit %d is not between 1 and %d", in.Limit,
+				maxManyRows).With("field", "limit")
 	}
 	q := manyQuery{
 		p: SQLiteIn(s), s: s, t: t, page: page, end: time.Now().Add(maxManyTime),
-		in:   host.SQLInput{SQL: in.SQL, Limit: in.Limit},
-		list: host.ListQuery{Type: in.Type, Prefix: in.Prefix, Where: in.Where, Sort: in.Sort, Cursor: in.Cursor, Limit: manyPage, Brief: true},
-		out:  host.QueryManyOutput{Columns: []host.SQLColumn{}, Actors: []host.ActorRows{}},
+		in: host.SQLInput{SQL: in.SQL, Limit: in.Limit},
+		list: host.ListQuery{Type: in.Type, Prefix: in.Prefix, Where: in.Where, Sort: in.Sort,
+			Cursor: in.Cursor, Limit: manyPage, Brief: true},
+		out: host.QueryManyOutput{Columns: []host.SQLColumn{}, Actors: []host.ActorRows{}},
 	}
 	if q.in.Limit == 0 {
 		q.in.Limit = defaultSQLRows
@@ -74,7 +78,9 @@ func QueryMany(ctx context.Context, s *kernel.Kernel, in *host.QueryManyInput, p
 		d := json.NewDecoder(bytes.NewReader(raw))
 		d.UseNumber()
 		if err := d.Decode(&v); err != nil {
-			return host.QueryManyOutput{}, host.Errorf(host.InvalidArgument, "argument %d is not JSON", i+1).With("field", "args["+strconv.Itoa(i)+"]")
+			return host.QueryManyOutput{},
+				host.Errorf(host.InvalidArgument, "argument %d is not JSON", i+1).
+					With("field", "args["+strconv.Itoa(i)+"]")
 		}
 		q.in.Args = append(q.in.Args, v)
 	}
@@ -173,11 +179,13 @@ func (q *manyQuery) actor(ctx context.Context, key []string) error {
 
 // ofAll reports whether every database would give this error.
 func ofAll(e *host.Error) bool {
-	if strings.Contains(e.Message, "no such table: ") || strings.Contains(e.Message, "no such column: ") { // whose name may be anything
+	// whose name may be anything
+	if strings.Contains(e.Message, "no such table: ") || strings.Contains(e.Message, "no such column: ") {
 		return false
 	}
 	return e.Code == host.ReadOnly || e.Code == host.InvalidArgument && (e.Metadata["field"] == "args" ||
-		strings.Contains(e.Message, "syntax error") || strings.Contains(e.Message, "unrecognized token") || strings.Contains(e.Message, "incomplete input"))
+		strings.Contains(e.Message, "syntax error") ||
+		strings.Contains(e.Message, "unrecognized token") || strings.Contains(e.Message, "incomplete input"))
 }
 
 // check runs the statement on an empty database, in place of the actors', for the errors that every

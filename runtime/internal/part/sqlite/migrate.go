@@ -41,7 +41,8 @@ func schemaOf(t *kernel.Type) *sqlSchema {
 func (*Part) Declare(t *kernel.Type) error {
 	if len(t.Migrations) > 0 {
 		ms := migrations(t.Behavior)
-		attach.Make(&t.Attached, func() *sqlSchema { return &sqlSchema{migrations: ms, fingerprint: sqlitevfs.Fingerprint(ms)} })
+		attach.Make(&t.Attached,
+			func() *sqlSchema { return &sqlSchema{migrations: ms, fingerprint: sqlitevfs.Fingerprint(ms)} })
 	}
 	return nil
 }

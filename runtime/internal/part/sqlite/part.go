@@ -77,16 +77,19 @@ func (*Part) CheckLimits(l host.Limits) error {
 		name               string
 		value, least, most int64
 	}{
-		{"sql_memory_bytes", l.SQLMemoryBytes, sqlitevfs.MinConnMemory, math.MaxInt64}, // what the node allows goes before it
+		// what the node allows goes before it
+		{"sql_memory_bytes", l.SQLMemoryBytes, sqlitevfs.MinConnMemory, math.MaxInt64},
 		{"sql_temporary_bytes", l.SQLTemporaryBytes, sqlitevfs.MinTemporary, math.MaxInt64},
 		{"sql_turn_bytes", l.SQLTurnBytes, sqlitevfs.MinTurnBytes, engine.MaxWriteSetCap},
 		{"sql_value_bytes", int64(l.SQLValueBytes), sqlitevfs.MinLength, sqlitevfs.MaxLength},
 	} {
 		if n.value > n.most {
-			return &limit.Error{Name: n.name, Reason: fmt.Sprintf("is %d; the most is %d", n.value, n.most), Limit: n.most, Actual: n.value}
+			return &limit.Error{Name: n.name,
+				Reason: fmt.Sprintf("is %d; the most is %d", n.value, n.most), Limit: n.most, Actual: n.value}
 		}
 		if n.value != 0 && n.value < n.least {
-			return &limit.Error{Name: n.name, Reason: fmt.Sprintf("is %d; it must be %d or more", n.value, n.least), Limit: n.least, Actual: n.value}
+			return &limit.Error{Name: n.name,
+				Reason: fmt.Sprintf("is %d; it must be %d or more", n.value, n.least), Limit: n.least, Actual: n.value}
 		}
 	}
 	return nil
@@ -94,7 +97,8 @@ func (*Part) CheckLimits(l host.Limits) error {
 
 // sqlLimits returns the limits of an actor's database.
 func sqlLimits(l *limit.Set) sqlitevfs.Limits {
-	return sqlitevfs.Limits{ConnMemory: l.SQLMemoryBytes, Temporary: l.SQLTemporaryBytes, TurnBytes: l.SQLTurnBytes, MaxLength: l.SQLValueBytes}
+	return sqlitevfs.Limits{ConnMemory: l.SQLMemoryBytes, Temporary: l.SQLTemporaryBytes,
+		TurnBytes: l.SQLTurnBytes, MaxLength: l.SQLValueBytes}
 }
 
 // Open implements kernel.Opener.
@@ -131,17 +135,24 @@ func (p *Part) Close(s *kernel.Kernel) error {
 // Collectors implements kernel.Meter.
 func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 	gauge := func(name, help string, f func(sqlitevfs.Stats) float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return f(p.Pool.Stats()) })
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return f(p.Pool.Stats()) })
 	}
 	total := func(name, help string, f func(sqlitevfs.Stats) float64) prometheus.Collector {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return f(p.Pool.Stats()) })
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
+			func() float64 { return f(p.Pool.Stats()) })
 	}
 	return []prometheus.Collector{
-		gauge("cairn_sql_connections", "Open connections to databases of actors.", func(s sqlitevfs.Stats) float64 { return float64(s.Open) }),
-		gauge("cairn_sql_connections_used", "Those of them that a turn or query uses right now.", func(s sqlitevfs.Stats) float64 { return float64(s.InUse) }),
-		gauge("cairn_sql_bytes", "Estimated memory of open connections.", func(s sqlitevfs.Stats) float64 { return float64(s.Bytes) }),
-		total("cairn_sql_opened_total", "Connections opened.", func(s sqlitevfs.Stats) float64 { return float64(s.Opened) }),
-		total("cairn_sql_evictions_total", "Connections closed to make room for others.", func(s sqlitevfs.Stats) float64 { return float64(s.Evicted) }),
+		gauge("cairn_sql_connections", "Open connections to databases of actors.",
+			func(s sqlitevfs.Stats) float64 { return float64(s.Open) }),
+		gauge("cairn_sql_connections_used", "Those of them that a turn or query uses right now.",
+			func(s sqlitevfs.Stats) float64 { return float64(s.InUse) }),
+		gauge("cairn_sql_bytes", "Estimated memory of open connections.",
+			func(s sqlitevfs.Stats) float64 { return float64(s.Bytes) }),
+		total("cairn_sql_opened_total", "Connections opened.",
+			func(s sqlitevfs.Stats) float64 { return float64(s.Opened) }),
+		total("cairn_sql_evictions_total", "Connections closed to make room for others.",
+			func(s sqlitevfs.Stats) float64 { return float64(s.Evicted) }),
 	}
 }
 
@@ -170,7 +181,8 @@ func (*Part) Translate(err error) (e *host.Error, id string) {
 		return host.Errorf(host.Canceled, "the call was canceled"), ""
 	case errors.As(err, &migration):
 		id = fault.NewID()
-		return host.Errorf(host.Internal, "the migration %q of the actor's database failed (error %s); the node's log has the cause", migration.Name, id).
+		return host.Errorf(host.Internal,
+			"the migration %q of the actor's database failed (error %s); the node's log has the cause", migration.Name, id).
 			With("error_id", id).With("migration", migration.Name), id
 	}
 	return nil, ""

@@ -317,7 +317,8 @@ func (s *sqlTurn) Drop() {
 
 // Stuck implements kernel.Session.
 func (s *sqlTurn) Stuck() (fault, what, where string) {
-	return "a handler's goroutine does not return from SQL", "left an SQL statement that did not end", "sqlitevfs.(*link)"
+	return "a handler's goroutine does not return from SQL",
+		"left an SQL statement that did not end", "sqlitevfs.(*link)"
 }
 
 // A sqlQuery is the read session of a query.
@@ -325,8 +326,9 @@ type sqlQuery struct {
 	context.Context // the reader
 	r               *call.Query
 	session         *sqlitevfs.Session
-	own             *sqlitevfs.Database // if the view had no core, or one that was gone when the query first asked; nil else
-	over            atomic.Bool
+	// if the view had no core, or one that was gone when the query first asked; nil else
+	own  *sqlitevfs.Database
+	over atomic.Bool
 }
 
 // SQL implements host.Reader.

@@ -25,7 +25,8 @@ var (
 		MaxNestedLevels: maxDepth, BigIntDec: cbor.BigIntDecodePointer, MapKeyByteString: cbor.MapKeyByteStringAllowed, TimeTag: cbor.DecTagIgnored,
 		DupMapKey: cbor.DupMapKeyEnforcedAPF, MaxArrayElements: 1 << 24, MaxMapPairs: 1 << 24, DefaultByteStringType: nil,
 	}.DecMode()
-	encoding, encodingFault = cbor.EncOptions{Sort: cbor.SortNone, ShortestFloat: cbor.ShortestFloatNone, BigIntConvert: cbor.BigIntConvertShortest}.EncMode()
+	encoding, encodingFault = cbor.EncOptions{Sort: cbor.SortNone,
+		ShortestFloat: cbor.ShortestFloatNone, BigIntConvert: cbor.BigIntConvertShortest}.EncMode()
 )
 
 // toJSON returns CBOR as JSON that keeps its types; see host.StateOutput.

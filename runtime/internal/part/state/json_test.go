@@ -17,7 +17,8 @@ func TestTypesOfCBORAreKept(t *testing.T) {
 		value any
 		text  string
 	}{
-		{nil, `null`}, {true, `true`}, {1, `1`}, {-7, `-7`}, {uint64(math.MaxUint64), `18446744073709551615`}, {huge, `-123456789012345678901234567890`},
+		{nil, `null`}, {true, `true`}, {1, `1`}, {-7, `-7`}, {uint64(math.MaxUint64), `18446744073709551615`}, {huge,
+			`-123456789012345678901234567890`},
 		{1.0, `1.0`}, {1e300, `1e+300`}, {-0.5, `-0.5`}, {math.Inf(-1), `{"$float":"-Infinity"}`}, {"a\"<é", `"a\"<é"`},
 		{[]byte{0, 255}, `{"$bytes":"AP8="}`}, {[]any{1, []byte{}}, `[1,{"$bytes":""}]`},
 		{map[string]any{"b": 1, "a": map[string]any{}}, `{"a":{},"b":1}`}, {map[int]any{2: "x", 1: nil}, `{"$map":[[1,null],[2,"x"]]}`},

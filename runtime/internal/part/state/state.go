@@ -86,9 +86,11 @@ func get(q *call.Query, codec host.Codec, _ *method.None) (host.StateOutput, err
 // replace implements state.replace. The code decodes the new state before it counts, so an actor
 // never has one that its code does not take. It works on an actor that does not wake, for example
 // because its state does not decode.
-func replace(c *kernel.Core, w *kernel.Work, in *host.StateReplaceInput, reply func(host.StateOutput) ([]byte, error)) ([]byte, error) {
+func replace(c *kernel.Core, w *kernel.Work, in *host.StateReplaceInput,
+	reply func(host.StateOutput) ([]byte, error)) ([]byte, error) {
 	if in.Version == nil {
-		return nil, host.Errorf(host.InvalidArgument, "version: it is missing; state.get has it").With("field", "version")
+		return nil, host.Errorf(host.InvalidArgument, "version: it is missing; state.get has it").
+			With("field", "version")
 	}
 	given, blob, err := decode(w.Codec, in.State)
 	if err != nil {
@@ -102,7 +104,8 @@ func replace(c *kernel.Core, w *kernel.Work, in *host.StateReplaceInput, reply f
 			return nil, err
 		}
 		if before.Version != *in.Version {
-			return nil, host.Errorf(host.FailedPrecondition, "the state is of version %d by now, and not of %d", before.Version, *in.Version).
+			return nil, host.Errorf(host.FailedPrecondition,
+				"the state is of version %d by now, and not of %d", before.Version, *in.Version).
 				With("version", fmt.Sprint(before.Version))
 		}
 		instance := c.Instance
@@ -121,13 +124,16 @@ func replace(c *kernel.Core, w *kernel.Work, in *host.StateReplaceInput, reply f
 			return nil, err
 		}
 		if at := lost(given, saved, ""); at != "" {
-			return nil, host.Errorf(host.InvalidArgument, "state.%s: the state of the type has no such member", at).With("field", "state."+at)
+			return nil, host.Errorf(host.InvalidArgument,
+				"state.%s: the state of the type has no such member", at).With("field", "state."+at)
 		}
 		if present(&before, host.JSON) == nil && before.Version != 0 {
 			entry.Before(json.RawMessage(before.State))
 		}
 		if c.Bare {
-			if err := c.Rows.Put(key, append(binary.AppendUvarint(nil, c.Actor.Type.StateVersion), made...), engine.PutOptions{}); err != nil {
+			if err := c.Rows.Put(key,
+				append(binary.AppendUvarint(nil, c.Actor.Type.StateVersion),
+					made...), engine.PutOptions{}); err != nil {
 				return nil, err
 			}
 		}
@@ -151,7 +157,8 @@ func decode(codec host.Codec, state []byte) (v any, blob []byte, err error) {
 	}
 	if codec != host.JSON {
 		if err := decoding.Unmarshal(state, &v); err != nil {
-			return nil, nil, host.Errorf(host.InvalidArgument, "state: it is not CBOR that a state can be").With("field", "state")
+			return nil, nil,
+				host.Errorf(host.InvalidArgument, "state: it is not CBOR that a state can be").With("field", "state")
 		}
 		return v, state, nil
 	}

@@ -136,19 +136,21 @@ func (*Part) Methods() []*call.Method {
 	read.Missing, read.OfLife = streamGone, true
 	return []*call.Method{
 		call.Act(method.StreamAppend, appendStream),
-		call.Act(method.StreamClose, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.StreamInfo, error) {
-			if err := externalStream(c, in.Stream); err != nil {
-				return host.StreamInfo{}, err
-			}
-			if err := turnOf(h).StreamClose(in.Stream); err != nil {
-				return host.StreamInfo{}, err
-			}
-			return turnOf(h).StreamInfo(in.Stream)
-		}),
-		call.Act(method.StreamDelete, func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.CountOutput, error) {
-			n, err := deleteStream(h, in.Stream)
-			return host.CountOutput{Count: n}, err
-		}),
+		call.Act(method.StreamClose,
+			func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.StreamInfo, error) {
+				if err := externalStream(c, in.Stream); err != nil {
+					return host.StreamInfo{}, err
+				}
+				if err := turnOf(h).StreamClose(in.Stream); err != nil {
+					return host.StreamInfo{}, err
+				}
+				return turnOf(h).StreamInfo(in.Stream)
+			}),
+		call.Act(method.StreamDelete,
+			func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.CountOutput, error) {
+				n, err := deleteStream(h, in.Stream)
+				return host.CountOutput{Count: n}, err
+			}),
 		read,
 		call.Unwoken(call.Ask(method.StreamList, listStreams)),
 	}
@@ -163,12 +165,14 @@ func externalStream(c *kernel.Core, name string) error {
 	return err
 }
 
-func appendStream(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.StreamAppendInput) (out host.StreamAppendOutput, err error) {
+func appendStream(c *kernel.Core, h *kernel.Turn, codec host.Codec,
+	in *host.StreamAppendInput) (out host.StreamAppendOutput, err error) {
 	if err := externalStream(c, in.Stream); err != nil {
 		return out, err
 	}
 	if len(in.Items) > host.MaxStreamBatch {
-		return out, host.OverLimit("stream items of one call", host.MaxStreamBatch, int64(len(in.Items))).With("field", "items")
+		return out, host.OverLimit("stream items of one call", host.MaxStreamBatch,
+			int64(len(in.Items))).With("field", "items")
 	}
 	index, _, err := streamOf(c.Actor.Type, in.Stream)
 	if err != nil {
@@ -176,7 +180,8 @@ func appendStream(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Str
 	}
 	items := make([][]byte, len(in.Items))
 	for i, item := range in.Items {
-		if items[i], err = wire.Convert(c.Actor.Type.Behavior, host.StreamValue, index, codec, item, host.CBOR, "items["+strconv.Itoa(i)+"]"); err != nil {
+		if items[i], err = wire.Convert(c.Actor.Type.Behavior, host.StreamValue, index, codec, item,
+			host.CBOR, "items["+strconv.Itoa(i)+"]"); err != nil {
 			return out, err
 		}
 	}
@@ -241,7 +246,8 @@ func readStream(r *call.Query, codec host.Codec, in *host.StreamReadInput) (out 
 	for i, it := range page.Items {
 		value := it.Data
 		if codec != host.CBOR {
-			if value, err = wire.Convert(r.Actor.Type.Behavior, host.StreamValue, index, host.CBOR, it.Data, codec, "value"); err != nil {
+			if value, err = wire.Convert(r.Actor.Type.Behavior, host.StreamValue, index, host.CBOR,
+				it.Data, codec, "value"); err != nil {
 				return out, err
 			}
 		}

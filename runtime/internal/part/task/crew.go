@@ -68,7 +68,8 @@ func currentCrew(a *kernel.Actor) *crew {
 }
 
 func newCrew(c *kernel.Core) *crew {
-	k := &crew{part: kernel.PartOf[*Part](c.Actor.Kernel), a: c.Actor, ident: c.Identity, members: make(map[*Task]struct{}), gone: make(chan struct{})}
+	k := &crew{part: kernel.PartOf[*Part](c.Actor.Kernel), a: c.Actor, ident: c.Identity,
+		members: make(map[*Task]struct{}), gone: make(chan struct{})}
 	k.hard, k.kill = context.WithCancelCause(context.Background())
 	return k
 }
@@ -319,9 +320,11 @@ func (k *crew) giveUp(t *Task) {
 		return
 	}
 	k.part.lost.Inc()
-	k.a.Kernel.Logger.LogAttrs(context.Background(), slog.LevelError, "task does not return; it is left behind", k.a.Attrs(
-		slog.String("task", t.Name), slog.Duration("running_for", time.Since(t.Started)),
-		slog.String("reason", context.Cause(t).Error()), slog.String("goroutines", stacks.Of(stacks.NameOf((*Task).Run))))...)
+	k.a.Kernel.Logger.LogAttrs(context.Background(), slog.LevelError,
+		"task does not return; it is left behind", k.a.Attrs(
+			slog.String("task", t.Name), slog.Duration("running_for", time.Since(t.Started)),
+			slog.String("reason", context.Cause(t).Error()), slog.String("goroutines",
+				stacks.Of(stacks.NameOf((*Task).Run))))...)
 }
 
 // startedTasks counts the tasks that turns of a core have started, which the commit of the turn

@@ -44,10 +44,13 @@ var _ interface {
 // New makes the part of tasks.
 func New(appendTo func(t *kernel.Turn, stream string, items [][]byte) (uint64, error)) *Part {
 	return &Part{
-		append:  appendTo,
-		failed:  prometheus.NewCounter(prometheus.CounterOpts{Name: "cairn_tasks_failed_total", Help: "Tasks that ended with an error or a panic."}),
-		lost:    prometheus.NewCounter(prometheus.CounterOpts{Name: "cairn_tasks_abandoned_total", Help: "Tasks left behind because they did not return when their actor went to sleep."}),
-		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_tasks_running", Help: "Tasks that run beside their actors."}),
+		append: appendTo,
+		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "cairn_tasks_failed_total",
+			Help: "Tasks that ended with an error or a panic."}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "cairn_tasks_abandoned_total",
+			Help: "Tasks left behind because they did not return when their actor went to sleep."}),
+		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_tasks_running",
+			Help: "Tasks that run beside their actors."}),
 	}
 }
 
@@ -133,7 +136,8 @@ func (h *Turn) Go(name string, f func(host.Task) error) error {
 	defer t.Leave()
 	switch {
 	case !wire.ValidName(name):
-		return host.Errorf(host.InvalidArgument, "the name of a task is 1 to 64 characters, a letter and then letters, digits, '-' and '_'; it is %q", name)
+		return host.Errorf(host.InvalidArgument,
+			"the name of a task is 1 to 64 characters, a letter and then letters, digits, '-' and '_'; it is %q", name)
 	case f == nil:
 		return host.Errorf(host.InvalidArgument, "task %q has no function", name)
 	}
@@ -185,7 +189,8 @@ func (t *Task) Run(f func(host.Task) error) {
 // it.
 var errTaskBroke = host.Errorf(host.Crashed, "the task panicked or ended its goroutine")
 
-var errTaskOver = host.Errorf(host.FailedPrecondition, "the task is over: it must not be used after its function returned")
+var errTaskOver = host.Errorf(host.FailedPrecondition,
+	"the task is over: it must not be used after its function returned")
 
 // report logs how a task ended, if it did not end well.
 func (t *Task) report(returned bool, p any, err error) {
@@ -196,7 +201,8 @@ func (t *Task) report(returned bool, p any, err error) {
 	attrs := t.Crew.a.Attrs(slog.String("task", t.Name))
 	switch {
 	case p != nil:
-		attrs = append(attrs, slog.String("error_id", fault.NewID()), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+		attrs = append(attrs, slog.String("error_id", fault.NewID()), slog.Any("panic", p),
+			slog.String("stack", string(debug.Stack())))
 		sup.Logger.LogAttrs(context.Background(), slog.LevelError, "task panicked", attrs...)
 	case !returned:
 		attrs = append(attrs, slog.String("error_id", fault.NewID()))
@@ -204,7 +210,8 @@ func (t *Task) report(returned bool, p any, err error) {
 	case t.Err() != nil && (errors.Is(err, t.Err()) || errors.Is(err, context.Cause(t))):
 		return // it did as it was told
 	default:
-		sup.Logger.LogAttrs(context.Background(), slog.LevelWarn, "task failed", append(attrs, slog.Any("error", err))...)
+		sup.Logger.LogAttrs(context.Background(), slog.LevelWarn, "task failed",
+			append(attrs, slog.Any("error", err))...)
 	}
 	t.Crew.part.failed.Inc()
 }
@@ -237,7 +244,8 @@ func (t *Task) Turn(ctx context.Context, f func(state any, h host.Turn) error) e
 	if f == nil {
 		return host.Errorf(host.InvalidArgument, "the turn of task %q has no function", t.Name)
 	}
-	return t.enter(ctx, &entry{instance: true, do: func(c *kernel.Core, h *kernel.Turn) error { return f(c.Instance.State(), h.Host) }})
+	return t.enter(ctx, &entry{instance: true,
+		do: func(c *kernel.Core, h *kernel.Turn) error { return f(c.Instance.State(), h.Host) }})
 }
 
 // Append implements host.Task.

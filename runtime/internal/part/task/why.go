@@ -38,9 +38,11 @@ func ExplainTasks(tasks []*Task, leaving bool) *host.Explanation {
 	list := strings.Join(names, ", ")
 	text := fmt.Sprintf("%s beside it: %s.", survey.Count(len(tasks), "task runs", "tasks run"), list)
 	if leaving {
-		text = fmt.Sprintf("It goes to sleep when %s returned: %s.", survey.Count(len(tasks), "task has", "tasks have"), list)
+		text = fmt.Sprintf("It goes to sleep when %s returned: %s.",
+			survey.Count(len(tasks), "task has", "tasks have"), list)
 	}
-	return &host.Explanation{Why: host.WhyTasks, Text: text, Since: &since, Details: map[string]string{"tasks": strings.Join(names, ",")}}
+	return &host.Explanation{Why: host.WhyTasks, Text: text, Since: &since,
+		Details: map[string]string{"tasks": strings.Join(names, ",")}}
 }
 
 // maxNamedTasks is how many tasks an explanation names.

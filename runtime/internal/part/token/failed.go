@@ -53,7 +53,8 @@ type tokens struct {
 func (l *tokens) fresh() bool { return !l.listed.IsZero() && time.Since(l.listed) < knownFor }
 
 func newFailed() *failed {
-	return &failed{seed: maphash.MakeSeed(), rate: rate.New(failuresPerSecond, failuresAtOnce), lists: make(map[string]*tokens)}
+	return &failed{seed: maphash.MakeSeed(), rate: rate.New(failuresPerSecond, failuresAtOnce),
+		lists: make(map[string]*tokens)}
 }
 
 // bucket returns the key of an actor's bucket.
@@ -63,7 +64,8 @@ func (f *failed) bucket(addr []byte) []byte {
 
 // refused is the error for a token of an actor to which too many were shown that are not valid.
 func (f *failed) refused(wait time.Duration) *host.Error {
-	return fault.Overloaded(failuresAtOnce, max(wait, knownFor), "too many tokens were shown that are not valid for this actor: it takes %s per second, and %d at once",
+	return fault.Overloaded(failuresAtOnce, max(wait, knownFor),
+		"too many tokens were shown that are not valid for this actor: it takes %s per second, and %d at once",
 		f.rate.PerSecond(), failuresAtOnce)
 }
 

@@ -118,7 +118,8 @@ func create(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *token.CreateInput)
 	}
 	switch n := len(in.Label); {
 	case r.Rights&token.Inspect != 0 && len(r.Prefix) > 0:
-		return out, host.Errorf(host.InvalidArgument, "the right inspect is for the whole actor, so the token takes no prefix").With("field", "prefix")
+		return out, host.Errorf(host.InvalidArgument,
+			"the right inspect is for the whole actor, so the token takes no prefix").With("field", "prefix")
 	case n > token.MaxLabel:
 		return out, host.OverLimit("bytes of the label", token.MaxLabel, int64(n)).With("field", "label")
 	case !utf8.ValidString(in.Label):
@@ -173,21 +174,25 @@ func create(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *token.CreateInput)
 // rights reads the names of rights.
 func rights(words []string) (r token.Rights, err error) {
 	if len(words) == 0 {
-		return 0, host.Errorf(host.InvalidArgument, "a token has at least one of the rights read, write, watch and inspect").With("field", "rights")
+		return 0, host.Errorf(host.InvalidArgument,
+			"a token has at least one of the rights read, write, watch and inspect").With("field", "rights")
 	}
 	for i, word := range words {
 		one := token.ParseRight(word)
 		if one == 0 {
 			place := "rights[" + strconv.Itoa(i) + "]"
-			return 0, host.Errorf(host.InvalidArgument, "%s is %.40q; the rights are read, write, watch and inspect", place, strings.ToValidUTF8(word, "\uFFFD")).With("field", place)
+			return 0, host.Errorf(host.InvalidArgument,
+				"%s is %.40q; the rights are read, write, watch and inspect", place, strings.ToValidUTF8(word, "\uFFFD")).With("field", place)
 		}
 		r |= one
 	}
 	if r&token.Watch != 0 && r&token.Read == 0 {
-		return 0, host.Errorf(host.InvalidArgument, "the right watch needs read, because changes have values").With("field", "rights")
+		return 0, host.Errorf(host.InvalidArgument,
+			"the right watch needs read, because changes have values").With("field", "rights")
 	}
 	if r&token.Inspect != 0 && r&token.Read == 0 {
-		return 0, host.Errorf(host.InvalidArgument, "the right inspect needs read, because the raw keyspace has values").With("field", "rights")
+		return 0, host.Errorf(host.InvalidArgument,
+			"the right inspect needs read, because the raw keyspace has values").With("field", "rights")
 	}
 	return r, nil
 }
@@ -278,7 +283,10 @@ func list(q *call.Query, _ host.Codec, _ *method.None) (token.ListOutput, error)
 // revoke implements token.revoke. It counts 1 if there was such a token.
 func revoke(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *token.RevokeInput) (host.CountOutput, error) {
 	if !token.IsID(in.ID) {
-		return host.CountOutput{}, host.Errorf(host.InvalidArgument, "the id is not that of a token: it has %d letters and digits, and token.list shows it", token.IDChars).With("field", "id") // it may be a whole token, which is not repeated
+		// it may be a whole token, which is not repeated
+		return host.CountOutput{},
+			host.Errorf(host.InvalidArgument,
+				"the id is not that of a token: it has %d letters and digits, and token.list shows it", token.IDChars).With("field", "id")
 	}
 	return call.Counted(end(c, h, in.ID))
 }

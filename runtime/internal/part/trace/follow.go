@@ -102,7 +102,8 @@ func (t *tail) join() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.all[t.actor]) >= trace.MaxFollowers {
-		return host.Errorf(host.Overloaded, "the actor has %d followers of its spans", trace.MaxFollowers).With("limit", strconv.Itoa(trace.MaxFollowers)).Retry()
+		return host.Errorf(host.Overloaded, "the actor has %d followers of its spans",
+			trace.MaxFollowers).With("limit", strconv.Itoa(trace.MaxFollowers)).Retry()
 	}
 	if s.all == nil {
 		s.all = make(map[string][]*tail)
@@ -154,7 +155,8 @@ func (s *tails) send(actor string, of *traces.Span) {
 }
 
 func (t *tail) send(s *traces.Span, size int) {
-	if t.id != (traces.TraceID{}) && t.id != s.TraceID || t.in.Name != "" && t.in.Name != s.Name || t.in.Errors && s.Status != traces.Error || t.life.Destroyed() {
+	if t.id != (traces.TraceID{}) && t.id != s.TraceID || t.in.Name != "" && t.in.Name != s.Name ||
+		t.in.Errors && s.Status != traces.Error || t.life.Destroyed() {
 		return
 	}
 	t.mu.Lock()

@@ -39,7 +39,8 @@ type late struct {
 
 // Late implements kernel.Tracer. Callers without access cannot make the store write.
 func (p *Recorder) Late(at host.Address, o span.Operation) {
-	if code := host.CodeOf(o.Err); code == host.Unauthenticated || code == host.PermissionDenied || !keeps(&o, p.rules.Load().of(p.k.Types[at.Type]).slow) {
+	if code := host.CodeOf(o.Err); code == host.Unauthenticated || code == host.PermissionDenied ||
+		!keeps(&o, p.rules.Load().of(p.k.Types[at.Type]).slow) {
 		return
 	}
 	s := spanOf(&o)
@@ -55,7 +56,8 @@ func (p *Recorder) keep(at host.Address, s traces.Span) {
 	}
 	s.Message = strings.Clone(s.Message[:min(len(s.Message), traces.MaxString)])
 	if ok && err == nil {
-		p.hold(&late{p: p, at: host.Address{Type: at.Type, Key: slices.Clone(at.Key)}, id: id, spans: []traces.Span{s}, size: s.Size()})
+		p.hold(&late{p: p, at: host.Address{Type: at.Type, Key: slices.Clone(at.Key)}, id: id,
+			spans: []traces.Span{s}, size: s.Size()})
 	}
 }
 
@@ -197,7 +199,8 @@ func (p *Recorder) writeLate(list []*late) {
 		}
 		p.drop(traces.DropWrite, len(l.spans))
 		if !full { // else it is logged once, by others
-			p.k.Logger.Warn("spans of a sleeping actor were not stored", "actor_type", l.at.Type, "actor_key", l.at.Key, "error", err)
+			p.k.Logger.Warn("spans of a sleeping actor were not stored", "actor_type", l.at.Type,
+				"actor_key", l.at.Key, "error", err)
 		}
 	}
 }

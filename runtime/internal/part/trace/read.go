@@ -62,13 +62,15 @@ func StoredReply(ctx context.Context, store *engine.Store, namespace string, r *
 }
 
 // StoredDocument is [Document] from a store that no node runs on.
-func StoredDocument(ctx context.Context, store *engine.Store, namespace string, addr host.Address, in *trace.ReadInput) ([]byte, string, error) {
+func StoredDocument(ctx context.Context, store *engine.Store, namespace string, addr host.Address,
+	in *trace.ReadInput) ([]byte, string, error) {
 	r, err := stored(ctx, store, namespace, addr, in)
 	return document(addr, &r), r.Cursor, err
 }
 
 // stored reads spans of an actor from a store that no node runs on.
-func stored(ctx context.Context, store *engine.Store, namespace string, addr host.Address, in *trace.ReadInput) (traces.Result, error) {
+func stored(ctx context.Context, store *engine.Store, namespace string, addr host.Address,
+	in *trace.ReadInput) (traces.Result, error) {
 	id, ok, err := store.Lookup(engine.Identity{Namespace: namespace, Type: addr.Type, Key: addr.Key})
 	if err == nil && !ok {
 		err = fault.NotFound(addr)
@@ -106,8 +108,10 @@ func result(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trace.
 }
 
 // find reads what an input selects of an actor.
-func find(ctx context.Context, addr host.Address, rows traces.Reader, live traces.Pending, in *trace.ReadInput) (traces.Result, error) {
-	q := traces.Query{Name: in.Name, Errors: in.Errors, Limit: in.Limit, MaxBytes: in.MaxBytes, Cursor: in.Cursor, Live: live, Of: fmt.Sprintf("%q%q", addr.Type, addr.Key)}
+func find(ctx context.Context, addr host.Address, rows traces.Reader, live traces.Pending,
+	in *trace.ReadInput) (traces.Result, error) {
+	q := traces.Query{Name: in.Name, Errors: in.Errors, Limit: in.Limit, MaxBytes: in.MaxBytes,
+		Cursor: in.Cursor, Live: live, Of: fmt.Sprintf("%q%q", addr.Type, addr.Key)}
 	if in.Start != nil {
 		q.Start = nanos(*in.Start)
 	}
@@ -129,7 +133,8 @@ func find(ctx context.Context, addr host.Address, rows traces.Reader, live trace
 func traceID(text string) (traces.TraceID, error) {
 	id, ok := traces.ParseTraceID(text)
 	if !ok && text != "" {
-		return id, host.Errorf(host.InvalidArgument, "trace_id is %.40q; it has 32 hexadecimal digits", text).With("field", "trace_id")
+		return id, host.Errorf(host.InvalidArgument,
+			"trace_id is %.40q; it has 32 hexadecimal digits", text).With("field", "trace_id")
 	}
 	return id, nil
 }
@@ -152,7 +157,8 @@ func document(addr host.Address, r *traces.Result) []byte {
 
 // resourceOf describes an actor in the words of OpenTelemetry.
 func resourceOf(addr host.Address, more []traces.Attribute) *traces.Resource {
-	list := []traces.Attribute{traces.String("cairn.actor", address.Format(addr)), traces.String("cairn.actor.type", addr.Type)}
+	list := []traces.Attribute{traces.String("cairn.actor", address.Format(addr)),
+		traces.String("cairn.actor.type", addr.Type)}
 	if !slices.ContainsFunc(more, func(a traces.Attribute) bool { return a.Key == "service.name" }) {
 		list = append(list, traces.String("service.name", "cairn"))
 	}
@@ -193,10 +199,12 @@ func shown(s *traces.Span) trace.Span {
 		out.End = &end
 	}
 	for _, e := range s.Events {
-		out.Events = append(out.Events, trace.Event{Name: e.Name, Time: moment(e.Time), Attributes: attributes(e.Attributes)})
+		out.Events = append(out.Events,
+			trace.Event{Name: e.Name, Time: moment(e.Time), Attributes: attributes(e.Attributes)})
 	}
 	for _, l := range s.Links {
-		out.Links = append(out.Links, trace.Link{TraceID: l.TraceID.String(), SpanID: l.SpanID.String(), Attributes: attributes(l.Attributes)})
+		out.Links = append(out.Links,
+			trace.Link{TraceID: l.TraceID.String(), SpanID: l.SpanID.String(), Attributes: attributes(l.Attributes)})
 	}
 	return out
 }

@@ -69,7 +69,8 @@ func (j *journal) Record(o span.Operation) {
 		}
 	}
 	end(&s, &o)
-	if o.Kind == wake || s.Kind == traces.Server || !s.Sampled { // a turn has attended to the others, which may come with a lock held
+	// a turn has attended to the others, which may come with a lock held
+	if o.Kind == wake || s.Kind == traces.Server || !s.Sampled {
 		if !j.attend(o.At) && o.At == nil {
 			j.p.keep(j.a.Address, s)
 			return
@@ -149,7 +150,8 @@ func spanOf(o *span.Operation) traces.Span {
 	}
 	if s.Kind == traces.Consumer {
 		if s.RemoteParent = !o.Cause.IsZero(); s.RemoteParent {
-			s.Links = []traces.Link{{TraceID: traces.TraceID(o.Cause.Trace), SpanID: traces.SpanID(o.Cause.ID), Sampled: o.Cause.Sampled(), Remote: true}}
+			s.Links = []traces.Link{{TraceID: traces.TraceID(o.Cause.Trace),
+				SpanID: traces.SpanID(o.Cause.ID), Sampled: o.Cause.Sampled(), Remote: true}}
 		}
 	}
 	if o.Kind == sql {
@@ -189,7 +191,8 @@ func verb(text string) string {
 // serious reports whether an error is the node's or the code's fault rather than a refusal.
 func serious(err error) bool {
 	switch host.CodeOf(err) {
-	case "", host.InvalidArgument, host.ReadOnly, host.Unauthenticated, host.PermissionDenied, host.NotFound, host.UnknownType, host.UnknownMethod,
+	case "", host.InvalidArgument, host.ReadOnly, host.Unauthenticated, host.PermissionDenied,
+		host.NotFound, host.UnknownType, host.UnknownMethod,
 		host.AlreadyExists, host.FailedPrecondition, host.Cycle, host.Overloaded, host.Canceled, host.TooLarge, host.QuotaExceeded,
 		host.IdempotencyMismatch, host.Destroyed, host.ActorPaused:
 		return false

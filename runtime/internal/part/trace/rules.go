@@ -41,13 +41,15 @@ func (r *rules) of(t *kernel.Type) *rule {
 
 // configured are the rules of the options.
 func (o *Options) configured() trace.Sampling {
-	rate, share, slow := cmp.Or(o.PerSecond, DefaultPerSecond), cmp.Or(o.Share, 1), cmp.Or(o.Slow, span.Slow).Milliseconds()
+	rate, share, slow := cmp.Or(o.PerSecond, DefaultPerSecond), cmp.Or(o.Share, 1),
+		cmp.Or(o.Slow, span.Slow).Milliseconds()
 	return trace.Sampling{Rule: trace.Rule{PerSecond: &rate, Share: &share, SlowMS: &slow}, Types: o.Types}
 }
 
 // completed returns a rule with what it lacks from another one.
 func completed(r, from trace.Rule) trace.Rule {
-	return trace.Rule{PerSecond: cmp.Or(r.PerSecond, from.PerSecond), Share: cmp.Or(r.Share, from.Share), SlowMS: cmp.Or(r.SlowMS, from.SlowMS)}
+	return trace.Rule{PerSecond: cmp.Or(r.PerSecond, from.PerSecond),
+		Share: cmp.Or(r.Share, from.Share), SlowMS: cmp.Or(r.SlowMS, from.SlowMS)}
 }
 
 // newRules makes rules. What s lacks is as the configuration says. The error is an *host.Error.
@@ -65,7 +67,8 @@ func (p *Recorder) newRules(s trace.Sampling) (*rules, error) {
 	for _, name := range slices.Sorted(maps.Keys(types)) {
 		t := p.k.Types[name]
 		if t == nil {
-			return nil, host.Errorf(host.InvalidArgument, "there is no actor type %.80q", name).With("field", "types."+name)
+			return nil, host.Errorf(host.InvalidArgument, "there is no actor type %.80q", name).
+				With("field", "types."+name)
 		}
 		types[name] = completed(types[name], s.Rule)
 		own := new(rule)

@@ -255,14 +255,18 @@ func (j *journal) flushTo(c *kernel.Core) bool {
 			b.Committed(err) // others may write until the next core comes, so what is stored is read again
 			return false
 		}
-		fault = b.Flush(unable{err}, unable{err}, time.Now().UnixNano()) // they are dropped: there is no end of what would wait
+		// they are dropped: there is no end of what would wait
+		fault = b.Flush(unable{err}, unable{err}, time.Now().UnixNano())
 	}
 	b.Committed(err)
 	if c.Attached.Ended.Load() { // as if it were early
 		b.Committed(engine.ErrClosed)
 	}
-	if err := cmp.Or(err, fault); err != nil && !gone && !errors.Is(err, engine.ErrReadOnly) && !errors.Is(err, engine.ErrDiskFull) { // else it is logged once, by others
-		j.p.k.Logger.Warn("spans were not stored", "actor_type", j.a.Address.Type, "actor_key", j.a.Address.Key, "error", err)
+	// else it is logged once, by others
+	if err := cmp.Or(err, fault); err != nil && !gone && !errors.Is(err, engine.ErrReadOnly) &&
+		!errors.Is(err, engine.ErrDiskFull) {
+		j.p.k.Logger.Warn("spans were not stored", "actor_type", j.a.Address.Type, "actor_key",
+			j.a.Address.Key, "error", err)
 	}
 	now := b.Drops()
 	j.p.count(now, b.drops)

@@ -70,7 +70,8 @@ func days(in *usage.GetInput, today int64) (from, to int64, err error) {
 func day(text, field string, today int64) (int64, error) {
 	n, err := usage.ParseDay(text)
 	if err != nil {
-		return 0, host.Errorf(host.InvalidArgument, "%s is %.40q; it is a day such as 2026-11-27", field, text).With("field", field)
+		return 0, host.Errorf(host.InvalidArgument, "%s is %.40q; it is a day such as 2026-11-27",
+			field, text).With("field", field)
 	}
 	if n > today {
 		return 0, host.Errorf(host.InvalidArgument, "the day %s is to come", text).With("field", field)
@@ -201,7 +202,9 @@ func Usage(s *kernel.Kernel, ctx context.Context, q usage.Query) (usage.Page, er
 	of, cursor, pages := strings.Cut(q.Cursor, ".")
 	switch {
 	case !pages && q.Cursor != "", q.Day != "" && pages && q.Day != of:
-		return usage.Page{}, host.Errorf(host.InvalidArgument, "the cursor is not of an earlier page of this day").With("field", "cursor")
+		return usage.Page{},
+			host.Errorf(host.InvalidArgument, "the cursor is not of an earlier page of this day").
+				With("field", "cursor")
 	case pages: // though the day is over by now
 		q.Day = of
 	}
@@ -211,10 +214,14 @@ func Usage(s *kernel.Kernel, ctx context.Context, q usage.Query) (usage.Page, er
 			return usage.Page{}, err
 		}
 		if on <= today-usage.Kept {
-			return usage.Page{}, host.Errorf(host.InvalidArgument, "the day %s is no longer kept; %d days are", q.Day, usage.Kept).With("field", "day")
+			return usage.Page{},
+				host.Errorf(host.InvalidArgument, "the day %s is no longer kept; %d days are",
+					q.Day, usage.Kept).With("field", "day")
 		}
 	}
-	page, err := survey.List(s, ctx, host.ListQuery{Type: q.Type, Prefix: q.Prefix, Limit: cmp.Or(q.Limit, usage.DefaultPage), Cursor: cursor, Brief: true})
+	page, err := survey.List(s, ctx,
+		host.ListQuery{Type: q.Type, Prefix: q.Prefix, Limit: cmp.Or(q.Limit, usage.DefaultPage),
+			Cursor: cursor, Brief: true})
 	if err != nil {
 		return usage.Page{}, err
 	}

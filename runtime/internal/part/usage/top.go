@@ -15,7 +15,9 @@ import (
 // Top implements usage.Meter.
 func Top(s *kernel.Kernel, q usage.TopQuery) (usage.Top, error) {
 	if !slices.Contains(usage.Measures(), q.By) {
-		return usage.Top{}, host.Errorf(host.InvalidArgument, "by is %.40q; it is turns, time, bytes or size", string(q.By)).With("field", "by")
+		return usage.Top{},
+			host.Errorf(host.InvalidArgument, "by is %.40q; it is turns, time, bytes or size",
+				string(q.By)).With("field", "by")
 	}
 	most := cmp.Or(q.Limit, usage.DefaultTop)
 	p := kernel.PartOf[*Part](s)
@@ -41,7 +43,8 @@ func Top(s *kernel.Kernel, q usage.TopQuery) (usage.Top, error) {
 		heap.Push(h, usage.Actor{Type: a.Address.Type, Key: a.Address.Key, Work: w})
 	})
 	slices.SortStableFunc(h.list, func(x, y usage.Actor) int {
-		return cmp.Or(cmp.Compare(q.By.Of(&y.Work), q.By.Of(&x.Work)), cmp.Compare(x.Type, y.Type), slices.Compare(x.Key, y.Key))
+		return cmp.Or(cmp.Compare(q.By.Of(&y.Work), q.By.Of(&x.Work)), cmp.Compare(x.Type, y.Type),
+			slices.Compare(x.Key, y.Key))
 	})
 	return usage.Top{By: q.By, Actors: append([]usage.Actor{}, h.list...)}, nil
 }

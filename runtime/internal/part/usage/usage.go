@@ -212,7 +212,8 @@ func (p *Part) write(s *shelf) {
 	}
 	s.writes++
 	day := usage.DayOf(time.Now())
-	open, err := p.k.Store.AsideOf(ids, func(i int, w *engine.Aside) error { return add(w, day, s.resting[keys[i]].Totals) })
+	open, err := p.k.Store.AsideOf(ids,
+		func(i int, w *engine.Aside) error { return add(w, day, s.resting[keys[i]].Totals) })
 	if errors.Is(err, engine.ErrDiskFull) && len(s.resting) < 8*maxResting {
 		s.full = len(s.resting) + maxResting
 		return
@@ -229,7 +230,8 @@ func (p *Part) write(s *shelf) {
 
 // expected reports whether an error need not be logged.
 func expected(err error) bool {
-	return errors.Is(err, engine.ErrDestroyed) || errors.Is(err, engine.ErrNotAside) || errors.Is(err, engine.ErrClosed) ||
+	return errors.Is(err, engine.ErrDestroyed) || errors.Is(err, engine.ErrNotAside) ||
+		errors.Is(err, engine.ErrClosed) ||
 		errors.Is(err, engine.ErrFenced) || errors.Is(err, engine.ErrReadOnly) || errors.Is(err, engine.ErrDiskFull)
 }
 
@@ -287,7 +289,8 @@ type row struct {
 
 // plus returns the row with what was counted since it was written.
 func (r row) plus(t tally.Totals) row {
-	r.Calls, r.Turns, r.Time, r.Written, r.Sent = r.Calls+t.Calls, r.Turns+t.Turns, r.Time+int64(t.Time), r.Written+t.Written, r.Sent+t.Sent
+	r.Calls, r.Turns, r.Time, r.Written, r.Sent = r.Calls+t.Calls, r.Turns+t.Turns,
+		r.Time+int64(t.Time), r.Written+t.Written, r.Sent+t.Sent
 	return r
 }
 

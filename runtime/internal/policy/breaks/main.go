@@ -46,7 +46,8 @@ type hunk struct{ old, new []string }
 var (
 	only  = flag.String("only", "", "names of breaks to try, separated by commas; all if empty")
 	show  = flag.Bool("list", false, "print where the breaks are, and run nothing")
-	limit = flag.Duration("timeout", 2*time.Minute, "how long the tests of a break may take; a break that hangs them is found")
+	limit = flag.Duration("timeout", 2*time.Minute,
+		"how long the tests of a break may take; a break that hangs them is found")
 
 	root   string                  // of the module
 	files  = map[string]*source{}  // the Go files without tests
@@ -143,7 +144,8 @@ func read() {
 	root = filepath.Dir(strings.TrimSpace(string(mod)))
 	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	err = cmp.Or(err, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if _, nested := os.Stat(filepath.Join(path, "go.mod")); path != root && (nested == nil || d.Name() == ".git") && d.IsDir() {
+		if _, nested := os.Stat(filepath.Join(path, "go.mod")); path != root &&
+			(nested == nil || d.Name() == ".git") && d.IsDir() {
 			return filepath.SkipDir
 		}
 		if err != nil || filepath.Ext(path) != ".go" {
@@ -184,7 +186,8 @@ func (e *entry) find() (path, text string, found int) {
 			f := files[p.path]
 			if i := p.code; i+n <= len(f.codes) && slices.Equal(f.codes[i:i+n], h.old) {
 				found++
-				path, text = p.path, strings.Join(slices.Concat(f.lines[:f.at[i]], h.new, f.lines[f.at[i+n-1]+1:]), "\n")
+				path, text = p.path,
+					strings.Join(slices.Concat(f.lines[:f.at[i]], h.new, f.lines[f.at[i+n-1]+1:]), "\n")
 			}
 		}
 	}

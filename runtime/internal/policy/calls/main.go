@@ -61,7 +61,8 @@ type block struct {
 func measure(dir string) (map[string][]block, error) {
 	probe, profile := filepath.Join(dir, "probe"), filepath.Join(dir, "profile")
 	for _, args := range [][]string{
-		{"go", "build", "-cover", "-covermode=atomic", "-coverpkg=./...", "-o", probe, "./runtime/internal/policy/calls/probe"},
+		{"go", "build", "-cover", "-covermode=atomic", "-coverpkg=./...", "-o", probe,
+			"./runtime/internal/policy/calls/probe"},
 		{probe, dir},
 		{"go", "tool", "covdata", "textfmt", "-i=" + filepath.Join(dir, "counters"), "-o=" + profile},
 	} {
@@ -86,7 +87,8 @@ func measure(dir string) (map[string][]block, error) {
 		}
 		var b block
 		var statements int
-		if _, err := fmt.Sscanf(at, "%d.%d,%d.%d %d %d", &b.from.line, &b.from.column, &b.to.line, &b.to.column, &statements, &b.count); err != nil {
+		if _, err := fmt.Sscanf(at, "%d.%d,%d.%d %d %d", &b.from.line, &b.from.column, &b.to.line,
+			&b.to.column, &statements, &b.count); err != nil {
 			return nil, fmt.Errorf("%s: %w", lines.Text(), err)
 		}
 		name = strings.TrimPrefix(name, module) + ".go"
@@ -186,7 +188,8 @@ func report(list []function) {
 	}
 	count("all", all)
 	count("without engine, keys and the codecs of package actor", way)
-	count("of these, without the packages below the kernel that stand alone", func(f function) bool { return way(f) && !nouns.MatchString(f.file) })
+	count("of these, without the packages below the kernel that stand alone",
+		func(f function) bool { return way(f) && !nouns.MatchString(f.file) })
 	last := ""
 	for _, f := range list {
 		if f.file != last {

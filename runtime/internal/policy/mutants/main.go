@@ -41,13 +41,14 @@ import (
 )
 
 var (
-	from    = flag.String("tests", "", "packages whose tests run, separated by commas; those with the mutants if empty")
-	sample  = flag.Int("sample", 0, "how many mutants to try, spread over the code; 0 for all")
-	seed    = flag.Uint64("seed", 1, "another seed takes another sample")
-	match   = flag.String("run", ".", "a regular expression: the tests that run")
-	base    = flag.String("base", "", "another checkout, whose tests are compared with those of this one")
-	matrix  = flag.Bool("matrix", false, "run each test alone, and print what it finds, and which tests are enough")
-	limit   = flag.Duration("timeout", 0, "how long a run with a mutant may take; if 0, 10 s and 5 times what it takes without one")
+	from   = flag.String("tests", "", "packages whose tests run, separated by commas; those with the mutants if empty")
+	sample = flag.Int("sample", 0, "how many mutants to try, spread over the code; 0 for all")
+	seed   = flag.Uint64("seed", 1, "another seed takes another sample")
+	match  = flag.String("run", ".", "a regular expression: the tests that run")
+	base   = flag.String("base", "", "another checkout, whose tests are compared with those of this one")
+	matrix = flag.Bool("matrix", false, "run each test alone, and print what it finds, and which tests are enough")
+	limit  = flag.Duration("timeout", 0,
+		"how long a run with a mutant may take; if 0, 10 s and 5 times what it takes without one")
 	report  = flag.String("list", "", "a file for the result of each mutant")
 	workers = flag.Int("workers", runtime.NumCPU(), "how many runs at a time")
 
@@ -145,7 +146,8 @@ func measure(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	log.Printf("%d runs with a mutant, %.1f a second", started.Load(), float64(started.Load())/time.Since(start).Seconds())
+	log.Printf("%d runs with a mutant, %.1f a second", started.Load(),
+		float64(started.Load())/time.Since(start).Seconds())
 	for _, c := range both {
 		c.summary(chosen)
 	}
@@ -236,7 +238,8 @@ func (c *checkout) summary(chosen []*mutant) {
 				found++
 			}
 		}
-		fmt.Printf("%s: %d mutants, %d reached, %d found, %d reached and not found\n", name, len(chosen), reached, found, reached-found)
+		fmt.Printf("%s: %d mutants, %d reached, %d found, %d reached and not found\n", name,
+			len(chosen), reached, found, reached-found)
 	}
 	for _, f := range c.folders {
 		print(f.Dir, func(t *test) bool { return t.folder == f })
@@ -292,7 +295,8 @@ func (c *checkout) enough(chosen []*mutant) {
 	all := found(c.tests...)
 	fmt.Println("lines seconds finds alone  test")
 	for _, t := range c.tests {
-		fmt.Printf("%5d %7.2f %5d %5d  %s\n", t.lines, t.cost.Seconds(), found(t), all-found(without(c.tests, t)...), t.name)
+		fmt.Printf("%5d %7.2f %5d %5d  %s\n", t.lines, t.cost.Seconds(), found(t),
+			all-found(without(c.tests, t)...), t.name)
 	}
 	var set []*test // grows by what finds the most per line
 	for has := 0; has < all; has = found(set...) {

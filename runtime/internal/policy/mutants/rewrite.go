@@ -115,7 +115,8 @@ func mutantsOf(file string, source []byte) (all []*mutant, err error) {
 			case *ast.IncDecStmt, *ast.DeferStmt, *ast.SendStmt:
 				removed = true
 			case *ast.AssignStmt:
-				removed = s.Tok != token.DEFINE && slices.ContainsFunc(s.Lhs, func(x ast.Expr) bool { return text(x) != "_" })
+				removed = s.Tok != token.DEFINE &&
+					slices.ContainsFunc(s.Lhs, func(x ast.Expr) bool { return text(x) != "_" })
 			case *ast.ExprStmt:
 				call, ok := s.X.(*ast.CallExpr)
 				removed = ok && !spared.MatchString(text(call.Fun))
@@ -155,7 +156,8 @@ func mutantsOf(file string, source []byte) (all []*mutant, err error) {
 
 // directed reports whether a function has a directive for the compiler.
 func directed(doc *ast.CommentGroup) bool {
-	return doc != nil && slices.ContainsFunc(doc.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:") })
+	return doc != nil &&
+		slices.ContainsFunc(doc.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:") })
 }
 
 // operands returns the parts of a condition between && and ||.

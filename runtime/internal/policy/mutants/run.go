@@ -57,7 +57,8 @@ type verdict struct {
 
 // list returns packages of the checkout at root.
 func list(root string, packages []string) (all []*folder, err error) {
-	cmd := exec.Command("go", append([]string{"list", "-json=Dir,Name,GoFiles,TestGoFiles,XTestGoFiles"}, packages...)...)
+	cmd := exec.Command("go",
+		append([]string{"list", "-json=Dir,Name,GoFiles,TestGoFiles,XTestGoFiles"}, packages...)...)
 	cmd.Dir, cmd.Stderr = root, os.Stderr
 	out, err := cmd.Output()
 	for d := json.NewDecoder(strings.NewReader(string(out))); d.More() && err == nil; {
@@ -266,7 +267,8 @@ func run(ctx context.Context, tests []*test, id int, most time.Duration) (by str
 	for _, t := range tests {
 		names = append(names, t.name)
 	}
-	cmd := exec.Command(tests[0].binary, "-test.paniconexit0", "-test.failfast", "-test.run", "^("+strings.Join(names, "|")+")$")
+	cmd := exec.Command(tests[0].binary, "-test.paniconexit0", "-test.failfast", "-test.run",
+		"^("+strings.Join(names, "|")+")$")
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = tests[0].Dir, &out, &out, time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "MUTANT="+strconv.Itoa(id))

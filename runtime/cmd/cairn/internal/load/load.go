@@ -91,7 +91,8 @@ func (p *Plan) Run(ctx context.Context, n host.Node, cells []host.Address, done 
 
 // measure runs callers that call the actors in turn for the duration, each at least once. It
 // creates the actors before.
-func (p *Plan) measure(ctx context.Context, put func(context.Context, host.Address) error, cells []host.Address, callers int) (Result, error) {
+func (p *Plan) measure(ctx context.Context, put func(context.Context, host.Address) error,
+	cells []host.Address, callers int) (Result, error) {
 	if err := each(ctx, cells, put); err != nil {
 		return Result{}, err
 	}

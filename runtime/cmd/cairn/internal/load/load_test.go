@@ -63,7 +63,8 @@ func TestRunMeasuresEachNumberOfActorsWithEachNumberOfCallers(t *testing.T) {
 			t.Errorf("%v\n%+v", err, got)
 		}
 		// 600 calls on two actors and 400 on three, and the call that creates each before each run.
-		if len(n.inputs) != 1000+2*2+2*3 || n.calls["2"] < 160 || n.calls["3"] != 0 || slices.ContainsFunc(n.inputs, func(in string) bool { return !strings.Contains(in, `"xxx"`) }) {
+		if len(n.inputs) != 1000+2*2+2*3 || n.calls["2"] < 160 || n.calls["3"] != 0 ||
+			slices.ContainsFunc(n.inputs, func(in string) bool { return !strings.Contains(in, `"xxx"`) }) {
 			t.Errorf("%d calls: %v", len(n.inputs), n.calls)
 		}
 		if err := Destroy(t.Context(), n, cells); err != nil || len(n.destroyed) != 3 {

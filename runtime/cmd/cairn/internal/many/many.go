@@ -44,7 +44,8 @@ func Each[T any](ctx context.Context, atATime int, items []T, f func(T)) {
 func Outcome(total int, done, failed int64) error {
 	switch left := int64(total) - done - failed; {
 	case left > 0:
-		return fmt.Errorf("interrupted: %s not tried or not known to be done, %s failed", table.Count(left), table.Count(failed))
+		return fmt.Errorf("interrupted: %s not tried or not known to be done, %s failed",
+			table.Count(left), table.Count(failed))
 	case failed > 0:
 		return fmt.Errorf("%s of %s failed", table.Count(failed), table.Plural(total, "actor"))
 	}
@@ -101,7 +102,8 @@ func (t *Tally) Progress() (stop func()) {
 		for {
 			select {
 			case <-tick.C:
-				t.progress("%s %s of %s, %s failed", t.Did, table.Count(t.done.Load()), table.Count(t.Total), table.Count(t.failed.Load()))
+				t.progress("%s %s of %s, %s failed", t.Did, table.Count(t.done.Load()),
+					table.Count(t.Total), table.Count(t.failed.Load()))
 			case <-ended:
 				t.progress("")
 				return

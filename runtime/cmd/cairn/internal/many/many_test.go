@@ -77,7 +77,8 @@ func TestNoFailureIsShownAfterTheNoteThatTheRestIsCounted(t *testing.T) {
 		var notes strings.Builder
 		tally := Tally{Total: 60, Notes: &notes}
 		Each(t.Context(), 60, make([]int, 60), func(int) { tally.Add(name("cell/a"), errors.New("it fell")) })
-		if lines := strings.Split(strings.TrimSpace(notes.String()), "\n"); len(lines) != Shown+1 || !strings.HasPrefix(lines[Shown], "more failures") {
+		if lines := strings.Split(strings.TrimSpace(notes.String()), "\n"); len(lines) != Shown+1 ||
+			!strings.HasPrefix(lines[Shown], "more failures") {
 			t.Fatalf("the notes are:\n%s", &notes)
 		}
 	}

@@ -22,7 +22,8 @@ func Passes(err error) bool {
 		return false
 	}
 	switch e.Code {
-	case host.Unavailable, host.Overloaded, host.ActorPaused, host.ActorFailed, host.DeadlineExceeded, host.Canceled, host.Crashed, host.Internal:
+	case host.Unavailable, host.Overloaded, host.ActorPaused, host.ActorFailed,
+		host.DeadlineExceeded, host.Canceled, host.Crashed, host.Internal:
 		return true
 	}
 	return e.Retryable

@@ -223,7 +223,8 @@ func (s *Shell) completion(ctx context.Context, screen io.Writer) func(string, i
 		if key != '\t' {
 			return "", 0, false
 		}
-		from := strings.LastIndexFunc(line[:pos], func(r rune) bool { return r < utf8.RuneSelf && !letter(byte(r)) && r != '.' }) + 1
+		from := strings.LastIndexFunc(line[:pos],
+			func(r rune) bool { return r < utf8.RuneSelf && !letter(byte(r)) && r != '.' }) + 1
 		begun := line[from:pos]
 		var all []string
 		switch {

@@ -23,7 +23,8 @@ type dotCommand struct {
 func dotCommands() []dotCommand {
 	return []dotCommand{
 		{".tables", "[PATTERN]", "list tables and views: all, or those LIKE the pattern", 0, 1, (*Shell).dotTables},
-		{".schema", "[NAME]", "print what made the database, or a table and its indexes and triggers", 0, 1, (*Shell).dotSchema},
+		{".schema", "[NAME]",
+			"print what made the database, or a table and its indexes and triggers", 0, 1, (*Shell).dotSchema},
 		{".indexes", "[TABLE]", "list indexes: all, or those of a table", 0, 1, (*Shell).dotIndexes},
 		{".columns", "TABLE", "list the columns of a table or view", 1, 1, (*Shell).dotColumns},
 		{".status", "", "print the size, commits and migrations of the database", 0, 0, (*Shell).dotStatus},
@@ -118,8 +119,9 @@ func first(args []string) any {
 const notInternal = ` AND name NOT LIKE 'sqlite\_%' ESCAPE '\'`
 
 func (s *Shell) dotTables(ctx context.Context, args []string) error {
-	return s.show(ctx, "no tables", `SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view') AND name LIKE coalesce(?1, '%')`+
-		notInternal+` ORDER BY name`, first(args))
+	return s.show(ctx, "no tables",
+		`SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view') AND name LIKE coalesce(?1, '%')`+
+			notInternal+` ORDER BY name`, first(args))
 }
 
 func (s *Shell) dotIndexes(ctx context.Context, args []string) error {
@@ -134,8 +136,9 @@ func (s *Shell) dotColumns(ctx context.Context, args []string) error {
 
 // dotSchema prints statements. Of the modes only JSON changes how.
 func (s *Shell) dotSchema(ctx context.Context, args []string) error {
-	out, err := s.look(ctx, `SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND (?1 IS NULL OR name = ?1 COLLATE NOCASE OR tbl_name = ?1 COLLATE NOCASE)`+
-		notInternal+` ORDER BY rowid`, first(args))
+	out, err := s.look(ctx,
+		`SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND (?1 IS NULL OR name = ?1 COLLATE NOCASE OR tbl_name = ?1 COLLATE NOCASE)`+
+			notInternal+` ORDER BY rowid`, first(args))
 	if err != nil {
 		return err
 	}

@@ -195,7 +195,8 @@ func (s *Shell) statement(ctx context.Context, statement string) error {
 // Together runs a text as one transaction, which may say so itself.
 func (s *Shell) Together(ctx context.Context, text string, args []any) error {
 	all := statements(text)
-	if n := len(all); n >= 2 && firstWord(all[0]) == "BEGIN" && (firstWord(all[n-1]) == "COMMIT" || firstWord(all[n-1]) == "END") {
+	if n := len(all); n >= 2 && firstWord(all[0]) == "BEGIN" &&
+		(firstWord(all[n-1]) == "COMMIT" || firstWord(all[n-1]) == "END") {
 		all = all[1 : n-1]
 	}
 	if len(all) == 0 {

@@ -145,7 +145,8 @@ func (p *splitter) see(kind tokenKind, token []byte) {
 	case len(head) == 2:
 		p.trigger = head[0] == "CREATE" && head[1] == "TRIGGER"
 	case len(head) == 3:
-		p.trigger = p.trigger || head[0] == "CREATE" && (head[1] == "TEMP" || head[1] == "TEMPORARY") && head[2] == "TRIGGER"
+		p.trigger = p.trigger ||
+			head[0] == "CREATE" && (head[1] == "TEMP" || head[1] == "TEMPORARY") && head[2] == "TRIGGER"
 	}
 }
 

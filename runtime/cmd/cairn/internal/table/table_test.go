@@ -27,7 +27,8 @@ func TestSizesAndCountsReadWell(t *testing.T) {
 
 func TestTerminalIsSafeFromStoredText(t *testing.T) {
 	for s, want := range map[string]string{
-		"plain ü 日本": "plain ü 日本", "a\tb\nc": `a\tb\nc`, "\x1b[31m": `\x1b[31m`, `say "hi"` + "\n": `say "hi"\n`, "\xff": `\xff`, "\u202e": `\u202e`,
+		"plain ü 日本": "plain ü 日本", "a\tb\nc": `a\tb\nc`, "\x1b[31m": `\x1b[31m`, `say "hi"` +
+			"\n": `say "hi"\n`, "\xff": `\xff`, "\u202e": `\u202e`,
 	} {
 		if got := OneLine(s); got != want {
 			t.Errorf("OneLine(%q) = %q, want %q", s, got, want)

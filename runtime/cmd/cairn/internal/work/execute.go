@@ -31,7 +31,8 @@ func (w *Worker) execute(ctx context.Context, m *host.ReceivedMessage) (host.Raw
 	ctx, kill := context.WithCancelCause(ctx)
 	defer kill(nil)
 	cmd := exec.CommandContext(ctx, w.Command[0], w.Command[1:]...)
-	cmd.Env = append(append(os.Environ(), w.Env...), "CAIRN_MESSAGE_ID="+strconv.FormatUint(m.ID, 10), "CAIRN_ATTEMPT="+strconv.Itoa(m.Attempt))
+	cmd.Env = append(append(os.Environ(), w.Env...),
+		"CAIRN_MESSAGE_ID="+strconv.FormatUint(m.ID, 10), "CAIRN_ATTEMPT="+strconv.Itoa(m.Attempt))
 	cmd.Stdin = bytes.NewReader(m.Body)
 	var end tail
 	var out capped

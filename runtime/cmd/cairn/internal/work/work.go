@@ -142,7 +142,8 @@ func (w *Worker) handle(ctx context.Context, m *host.ReceivedMessage) {
 	default:
 		cause = w.settle(func() (bool, error) { return w.Queue.Ack(ctx, m.Receipt, out) })
 	}
-	r := Result{ID: m.ID, Attempt: m.Attempt, Done: cause == nil, Seconds: time.Since(start).Round(time.Millisecond).Seconds()}
+	r := Result{ID: m.ID, Attempt: m.Attempt, Done: cause == nil,
+		Seconds: time.Since(start).Round(time.Millisecond).Seconds()}
 	if r.Done {
 		w.done.Add(1)
 	} else {
@@ -171,7 +172,8 @@ func (w *Worker) settle(try func() (lost bool, err error)) error {
 // hold extends the lock of a message until the command has ended, each time after a third of it.
 // When the node says that the lock is lost it ends the command; a node that is away says nothing.
 // Times of the node are not compared with the clock of this machine.
-func (w *Worker) hold(ctx context.Context, m *host.ReceivedMessage, ended <-chan struct{}, kill context.CancelCauseFunc) {
+func (w *Worker) hold(ctx context.Context, m *host.ReceivedMessage, ended <-chan struct{},
+	kill context.CancelCauseFunc) {
 	pause := w.Lock / 3
 	for {
 		timer := time.NewTimer(pause)

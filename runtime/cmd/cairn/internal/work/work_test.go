@@ -77,7 +77,8 @@ func away() (bool, error) { return false, host.Errorf(host.Unavailable, "startin
 func TestAMessageThatCannotBeGivenBackSaysBothErrors(t *testing.T) {
 	q := &fakeQueue{nack: func() (bool, error) { return false, host.Errorf(host.PermissionDenied, "not you") }}
 	results, err := drain(t, q, "false")
-	if err == nil || len(results) != 1 || results[0].Done || !strings.Contains(results[0].Error, "exit status 1; and the message could not be given back: ") ||
+	if err == nil || len(results) != 1 || results[0].Done ||
+		!strings.Contains(results[0].Error, "exit status 1; and the message could not be given back: ") ||
 		!strings.Contains(results[0].Error, "not you") {
 		t.Errorf("%+v, %v", results, err)
 	}
@@ -129,7 +130,8 @@ func TestALockIsExtendedAlsoAfterTheNodeWasAway(t *testing.T) {
 		}
 		killed := error(nil)
 		worker(q).hold(t.Context(), &host.ReceivedMessage{}, ended, func(err error) { killed = err })
-		want := []time.Duration{10 * time.Second, 20 * time.Second, 20*time.Second + 250*time.Millisecond, 20*time.Second + 500*time.Millisecond,
+		want := []time.Duration{10 * time.Second, 20 * time.Second, 20*time.Second + 250*time.Millisecond,
+			20*time.Second + 500*time.Millisecond,
 			30*time.Second + 500*time.Millisecond}
 		if !slices.Equal(at, want) || !errors.Is(killed, errLost) {
 			t.Errorf("extended at %v, want %v; the command was ended because of %v", at, want, killed)

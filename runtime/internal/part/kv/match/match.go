@@ -92,7 +92,8 @@ func (p *parser) next() byte {
 func (p *parser) keyword(word string) bool {
 	p.next()
 	after, ok := strings.CutPrefix(p.rest, word)
-	if r, _ := utf8.DecodeRuneInString(after); !ok || after != "" && !unicode.IsSpace(r) && !strings.ContainsRune(`()"`, r) {
+	if r, _ := utf8.DecodeRuneInString(after); !ok ||
+		after != "" && !unicode.IsSpace(r) && !strings.ContainsRune(`()"`, r) {
 		return false
 	}
 	p.rest = after

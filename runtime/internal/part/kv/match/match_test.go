@@ -146,8 +146,10 @@ func TestMatches(t *testing.T) {
 		of   int
 		want int
 	}{
-		{"apple", 0, 1}, {"emile", 0, 1}, {"12\\:30", 0, 0}, {`"12:30"`, 0, 1}, {"x-ray", 0, 1}, {"ray-x", 0, 0}, {"leaves", 1, 0}, {"leafs", 1, 1}, {"pple", 3, 1}, {"title:leaf", 0, 0},
-		{"a.b:leaf", 0, 1}, {"app*", 0, 1}, {"NEAR(the apple, 1)", 0, 1}, {"NEAR(the apple, 0)", 0, 0}, {"red -green", 0, 0}, {"red OR émile", 0, 2}, {"rock & red", 0, 0}, {"& red", 0, 1},
+		{"apple", 0, 1}, {"emile", 0, 1}, {"12\\:30", 0, 0}, {`"12:30"`, 0, 1}, {"x-ray", 0, 1}, {"ray-x", 0,
+			0}, {"leaves", 1, 0}, {"leafs", 1, 1}, {"pple", 3, 1}, {"title:leaf", 0, 0},
+		{"a.b:leaf", 0, 1}, {"app*", 0, 1}, {"NEAR(the apple, 1)", 0, 1}, {"NEAR(the apple, 0)", 0, 0}, {"red -green",
+			0, 0}, {"red OR émile", 0, 2}, {"rock & red", 0, 0}, {"& red", 0, 1},
 		{"émile", 2, 0}, {"Émile", 2, 1},
 	} {
 		query, err := Compile(c.text, []string{"title", "a.b"}, short[c.of])

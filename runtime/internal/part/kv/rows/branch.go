@@ -81,7 +81,8 @@ type forgotten struct {
 
 // within reports whether a range has all of the part.
 func (m *mergedPart) within(r Range) bool {
-	return bytes.Compare(r.Start, m.Start) <= 0 && (len(r.End) == 0 || len(m.End) > 0 && bytes.Compare(m.End, r.End) <= 0)
+	return bytes.Compare(r.Start, m.Start) <= 0 &&
+		(len(r.End) == 0 || len(m.End) > 0 && bytes.Compare(m.End, r.End) <= 0)
 }
 
 // whole reports whether the part is everything.
@@ -184,16 +185,21 @@ func readPins(rows engine.Reader) (pins []pin, list []*Branch, err error) {
 			continue
 		}
 		if b.ID != mainBranch {
-			pins = append(pins, pin{version: b.first(), branch: b.From, forever: true, pinRecord: pinRecord{Time: b.Created}})
+			pins = append(pins,
+				pin{version: b.first(), branch: b.From, forever: true, pinRecord: pinRecord{Time: b.Created}})
 		}
 		for _, m := range b.Merged {
 			if lives(m.Into) {
-				pins = append(pins, pin{version: engine.Version(m.Version), branch: b.ID, forever: true, pinRecord: pinRecord{Time: m.Time}})
+				pins = append(pins,
+					pin{version: engine.Version(m.Version), branch: b.ID, forever: true,
+						pinRecord: pinRecord{Time: m.Time}})
 			}
 		}
 		for i, m := range b.Parts { // those of one merge follow each other
 			if lives(m.Into) && (i == 0 || b.Parts[i-1].Version != m.Version || b.Parts[i-1].Into != m.Into) {
-				pins = append(pins, pin{version: engine.Version(m.Version), branch: b.ID, forever: true, pinRecord: pinRecord{Time: m.Time}})
+				pins = append(pins,
+					pin{version: engine.Version(m.Version), branch: b.ID, forever: true,
+						pinRecord: pinRecord{Time: m.Time}})
 			}
 		}
 	}
@@ -260,7 +266,8 @@ func (s *Store) writeBranch(b *Branch) error {
 // Fork makes a branch that begins as another one is. The error may be a *BranchError.
 func (s *Store) Fork(name, from string, readOnly bool) (*Branch, error) {
 	if n := len(name); n == 0 || n > hostkv.MaxBranchName || !utf8.ValidString(name) {
-		return nil, host.Errorf(host.InvalidArgument, "the name of a branch is UTF-8 of 1 to %d bytes", hostkv.MaxBranchName).With("field", "branch")
+		return nil, host.Errorf(host.InvalidArgument,
+			"the name of a branch is UTF-8 of 1 to %d bytes", hostkv.MaxBranchName).With("field", "branch")
 	}
 	if err := s.load(); err != nil {
 		return nil, err
@@ -308,7 +315,8 @@ func (s *Store) RemoveBranch(name string) error {
 	}
 	for _, other := range s.scopes.branches {
 		if other.From == b.ID && !other.Removed && other.ID != mainBranch {
-			return host.Errorf(host.FailedPrecondition, "the branch %.80q was forked from it", other.Name).With("reason", "branch_has_forks").With("branch", other.Name)
+			return host.Errorf(host.FailedPrecondition, "the branch %.80q was forked from it",
+				other.Name).With("reason", "branch_has_forks").With("branch", other.Name)
 		}
 	}
 	gone := *b

@@ -87,7 +87,8 @@ func newModelBranch(has state) *modelBranch {
 }
 
 func (g *gardener) key() []byte {
-	return keyspace.UserKV.Append(nil, [][]byte{pack("a"), pack("a", 1), pack("a\x00", 1), pack("b", "c", 1), pack("b", 1), nil, pack([]byte{0xFF})}[g.rnd.IntN(7)])
+	return keyspace.UserKV.Append(nil,
+		[][]byte{pack("a"), pack("a", 1), pack("a\x00", 1), pack("b", "c", 1), pack("b", 1), nil, pack([]byte{0xFF})}[g.rnd.IntN(7)])
 }
 
 func (g *gardener) name() string {
@@ -354,7 +355,8 @@ func (g *gardener) merge(source string, at engine.Version, target string, strate
 		return
 	}
 	fatalIf(g.t, int(plan.Conflicted) != conflicts,
-		"seed "+fmt.Sprint(g.seed)+": merge of %q at %d into %q has %d conflicts, want %d: %+v", source, at, target, plan.Conflicted, conflicts, plan)
+		"seed "+fmt.Sprint(g.seed)+
+			": merge of %q at %d into %q has %d conflicts, want %d: %+v", source, at, target, plan.Conflicted, conflicts, plan)
 	g.conflict += conflicts
 	if strategy == Strict && conflicts > 0 {
 		return
@@ -433,7 +435,8 @@ func (g *gardener) check() {
 		}
 		must(g.t, err)
 		if i == len(keys) || keys[i] != string(f.Key) || want[keys[i]] != (held{string(f.Value), f.Expire}) {
-			g.t.Fatalf("entry %d of %q at version %d is %s: %+v; want %q of %v", i, name, version, keyspace.Format(f.Key), f.Version, keys[i:], want)
+			g.t.Fatalf("entry %d of %q at version %d is %s: %+v; want %q of %v", i, name, version,
+				keyspace.Format(f.Key), f.Version, keys[i:], want)
 		}
 		i++
 	}
@@ -483,7 +486,8 @@ func TestBranchesHaveWhatWasWrittenToThem(t *testing.T) {
 		t.Log(seed, g.merges, g.merged, g.unknown)
 		g.clear(wild || kept.KeepFor != 0)
 	}
-	errorIf(t, conflicts < 15 || merges < 20 || past < 150, "%d conflicts, %d merges and %d answers about the past are too few", conflicts, merges, past)
+	errorIf(t, conflicts < 15 || merges < 20 ||
+		past < 150, "%d conflicts, %d merges and %d answers about the past are too few", conflicts, merges, past)
 }
 
 // clear removes all branches, and looks for what they leave behind.

@@ -274,7 +274,8 @@ func (m *Mutation) deleteWhere(w engine.Writer, done *work) error {
 		for i := range page.Entries {
 			e := &page.Entries[i]
 			if done.filtered++; done.filtered > kv.MaxFiltered {
-				return host.OverLimit("entries that the filters of one commit read", kv.MaxFiltered, int64(done.filtered)).With("field", "where")
+				return host.OverLimit("entries that the filters of one commit read", kv.MaxFiltered,
+					int64(done.filtered)).With("field", "where")
 			}
 			if err := done.read(e); err != nil {
 				return err

@@ -26,7 +26,9 @@ var actorID = keyspace.ActorID{1, 2, 3, 4, 5, 6, 0x8f, 8, 0x80, 10}
 
 func openRows(t testing.TB) (*engine.Space, *engine.WriteSet) {
 	t.Helper()
-	store, err := engine.Open(context.Background(), engine.Options{Dir: "store", Disk: engine.NewDisk(), CacheBytes: 8 << 20, MemTableBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+	store, err := engine.Open(context.Background(),
+		engine.Options{Dir: "store", Disk: engine.NewDisk(), CacheBytes: 8 << 20, MemTableBytes: 1 << 20,
+			Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	space, err := store.OpenSpace(actorID)
@@ -232,7 +234,8 @@ func (p *player) commit() {
 	case fails >= 0:
 		p.model = before
 		var mismatch *value.MismatchError
-		fatalIf(p.t, !errors.As(err, &fault) || fault.Index != fails || !errors.As(err, &mismatch), "mutation %d should fail: %v", fails, err)
+		fatalIf(p.t, !errors.As(err, &fault) || fault.Index != fails ||
+			!errors.As(err, &mismatch), "mutation %d should fail: %v", fails, err)
 		p.rows.Rollback(undo)
 		p.rows.scopes.Forget(p.rows.Version())
 	case err != nil:
@@ -240,7 +243,8 @@ func (p *player) commit() {
 	default:
 		for i := range want {
 			if g, w := c.Mutations[i].Done, want[i]; g.Changed != w.Changed || g.Deleted != w.Deleted ||
-				g.Changed && g.Deleted == 0 && (g.Expires != w.Expires || g.Value.Encoding != w.Value.Encoding || !bytes.Equal(g.Value.Data, w.Value.Data)) {
+				g.Changed && g.Deleted == 0 &&
+					(g.Expires != w.Expires || g.Value.Encoding != w.Value.Encoding || !bytes.Equal(g.Value.Data, w.Value.Data)) {
 				p.t.Fatalf("mutation %d (%+v) did %+v, want %+v", i, c.Mutations[i], g, w)
 			}
 		}
@@ -277,7 +281,8 @@ func (p *player) compare() {
 func TestCommitsAgreeWithAMap(t *testing.T) {
 	for seed := range seeds(2, 40) {
 		space, rows := openRows(t)
-		p := &player{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), space: space, rows: Of(rows, new(Scopes)), now: 1000, model: make(map[string]kept), scope: seed%2 == 1}
+		p := &player{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), space: space, rows: Of(rows, new(Scopes)), now: 1000,
+			model: make(map[string]kept), scope: seed%2 == 1}
 		for range 300 {
 			p.commit()
 			p.compare()
@@ -342,10 +347,12 @@ func TestPutsAndChecksDoNotReadValues(t *testing.T) {
 	rows.Advance(1000)
 	blind := withoutValues{rows, t}
 	for range 2 {
-		must(t, errOf(Apply(blind, &Commit{Mutations: []Mutation{{Key: pack("a"), Value: document("1")}, {Key: pack("a", 1), Value: document("1")}}})))
+		must(t, errOf(Apply(blind,
+			&Commit{Mutations: []Mutation{{Key: pack("a"), Value: document("1")}, {Key: pack("a", 1), Value: document("1")}}})))
 	}
 	failed, err := Apply(blind, &Commit{Checks: []Check{
-		{Key: pack("a"), Want: Exists}, {Key: pack("a"), Want: Absent}, {Key: pack("a"), Want: AtVersion, Version: uint64(rows.Version())}, {Key: pack("b"), Want: Exists},
+		{Key: pack("a"), Want: Exists}, {Key: pack("a"), Want: Absent}, {Key: pack("a"), Want: AtVersion,
+			Version: uint64(rows.Version())}, {Key: pack("b"), Want: Exists},
 	}})
 	errorIf(t, err != nil || len(failed) != 2 || failed[0] != 1 || failed[1] != 3, "%v %v", failed, err)
 }

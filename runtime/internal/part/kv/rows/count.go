@@ -155,7 +155,8 @@ func (l *ledger) add(sc *Scope, key []byte, keys, size int64) error {
 		for _, bound := range []struct {
 			what             string
 			grew, now, bound int64
-		}{{"keys", keys, c.Keys, sc.MaxKeys}, {"bytes", size, c.Bytes, sc.MaxBytes}, {"groups", groups, c.Groups, sc.MaxGroups}} {
+		}{{"keys", keys, c.Keys, sc.MaxKeys}, {"bytes", size, c.Bytes, sc.MaxBytes}, {"groups",
+			groups, c.Groups, sc.MaxGroups}} {
 			if bound.bound > 0 && bound.grew > 0 && bound.now > bound.bound {
 				return &QuotaError{Scope: sc, What: bound.what, Limit: bound.bound, Need: bound.now}
 			}
@@ -214,7 +215,8 @@ func (s *Store) recount(sc *Scope) error {
 		return err
 	}
 	l := ledger{rows: s.WriteSet}
-	alone := &Scope{Prefix: sc.Prefix, Policy: Policy{CountGroups: sc.CountGroups || sc.MaxGroups > 0}} // without the scopes around it, and without bounds
+	// without the scopes around it, and without bounds
+	alone := &Scope{Prefix: sc.Prefix, Policy: Policy{CountGroups: sc.CountGroups || sc.MaxGroups > 0}}
 	start := keyspace.UserKV.Append(nil, sc.Prefix)
 	t, err := l.at(keyspace.KVCount.Append(nil, start), false)
 	if err != nil {
@@ -290,7 +292,8 @@ func CountAll(rows engine.Reader, list []*Scope, nowMS int64) ([]Count, error) {
 	expired := false
 	for i, sc := range list {
 		var err error
-		if counts[i], err = readCount(rows, keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, sc.Prefix))); err != nil {
+		if counts[i], err = readCount(rows,
+			keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, sc.Prefix))); err != nil {
 			return nil, err
 		}
 		gone[i] = map[string]int64{}
@@ -319,7 +322,8 @@ func CountAll(rows engine.Reader, list []*Scope, nowMS int64) ([]Count, error) {
 				return nil, err
 			}
 			var all Count
-			all, err = readCount(rows, keyspace.KVGroup.Append(nil, keyspace.UserKV.Append(nil, sc.Prefix), []byte(part)))
+			all, err = readCount(rows,
+				keyspace.KVGroup.Append(nil, keyspace.UserKV.Append(nil, sc.Prefix), []byte(part)))
 			if all.Keys == keys {
 				counts[i].Groups--
 			}
@@ -409,7 +413,8 @@ func overdue(rows engine.Reader, nowMS int64, visit func(e *engine.Entry)) error
 				continue
 			}
 			// The index may have entries of what was deleted or has another time by now.
-			found, err := rows.List(engine.ListQuery{Start: key, End: append(key[:len(key):len(key)], 0), KeysOnly: true, Expired: true, Limit: 1})
+			found, err := rows.List(engine.ListQuery{Start: key,
+				End: append(key[:len(key):len(key)], 0), KeysOnly: true, Expired: true, Limit: 1})
 			if err != nil {
 				return err
 			}

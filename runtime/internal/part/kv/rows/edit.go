@@ -23,7 +23,8 @@ func (s *Store) Writer(branch string) (engine.Writer, error) {
 		return nil, err
 	}
 	if b.ReadOnly {
-		return nil, host.Errorf(host.FailedPrecondition, "the branch %.80q is read-only", b.Name).With("reason", "read_only_branch").With("field", "branch")
+		return nil, host.Errorf(host.FailedPrecondition, "the branch %.80q is read-only", b.Name).
+			With("reason", "read_only_branch").With("field", "branch")
 	}
 	return &editor{Store: s, branch: b, view: look(s.WriteSet, s.scopes, b, s.Version(), s.Version(), s.Now())}, nil
 }
@@ -136,7 +137,8 @@ func (e *editor) DeleteRange(start, end []byte) (n int64, err error) {
 			return 0, err
 		}
 		if keys = append(keys, f.Key); len(keys) > hostkv.MaxMerged {
-			return 0, host.OverLimit("entries of a branch that one mutation removes", hostkv.MaxMerged, int64(len(keys)))
+			return 0, host.OverLimit("entries of a branch that one mutation removes",
+				hostkv.MaxMerged, int64(len(keys)))
 		}
 	}
 	err = e.atomically(func() error {

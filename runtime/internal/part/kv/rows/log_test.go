@@ -15,13 +15,15 @@ type plainLog struct{}
 
 func (plainLog) rows(rows engine.Reader) ([]engine.Entry, error) {
 	start := keyspace.StreamItem.Append(nil, LogName, 0)
-	page, err := rows.List(engine.ListQuery{Start: start, End: keyspace.StreamItem.Append(nil, LogName, 1<<40), Limit: 100_000, MaxBytes: 1 << 30})
+	page, err := rows.List(engine.ListQuery{Start: start, End: keyspace.StreamItem.Append(nil, LogName, 1<<40),
+		Limit: 100_000, MaxBytes: 1 << 30})
 	return page.Entries, err
 }
 
 func (l plainLog) Append(rows engine.Writer, _ int64, _ *host.Stream, events [][]byte, _ bool) (uint64, error) {
 	page, err := rows.List(engine.ListQuery{
-		Start: keyspace.StreamItem.Append(nil, LogName, 0), End: keyspace.StreamItem.Append(nil, LogName, 1<<40), Reverse: true, Limit: 1, KeysOnly: true,
+		Start: keyspace.StreamItem.Append(nil, LogName, 0), End: keyspace.StreamItem.Append(nil, LogName,
+			1<<40), Reverse: true, Limit: 1, KeysOnly: true,
 	})
 	if err != nil {
 		return 0, err
@@ -83,7 +85,8 @@ func replay(t testing.TB, rows engine.Reader) int {
 	for i := range page.Entries {
 		e := &page.Entries[i]
 		m := made[string(e.Key[1:])]
-		fatalIf(t, m == nil || !bytes.Equal(m.Value, e.Value) || m.Encoding != encoding(e) || m.Expire != e.Expire || m.Version != e.Version,
+		fatalIf(t, m == nil || !bytes.Equal(m.Value, e.Value) || m.Encoding != encoding(e) || m.Expire != e.Expire ||
+			m.Version != e.Version,
 			"%s is %s, and the log makes it %+v", keyspace.Format(e.Key), e.Value, m)
 	}
 	fatalIf(t, len(page.Entries) != len(made), "%d entries are stored, and the log makes %d", len(page.Entries), len(made))
@@ -99,7 +102,8 @@ func TestTheLogReplaysToTheEntries(t *testing.T) {
 	logged := 0
 	for seed := range seeds(8, 40) {
 		space, rows := openRows(t)
-		p := &player{t: t, rnd: rand.New(rand.NewPCG(seed, 3)), space: space, rows: Of(rows, logging()), now: 1000, model: make(map[string]kept)}
+		p := &player{t: t, rnd: rand.New(rand.NewPCG(seed, 3)), space: space, rows: Of(rows, logging()), now: 1000,
+			model: make(map[string]kept)}
 		for range 100 {
 			p.commit()
 			if p.rnd.IntN(4) == 0 {
@@ -114,7 +118,8 @@ func TestTheLogReplaysToTheEntries(t *testing.T) {
 
 func TestTheMostGenerousBoundsHold(t *testing.T) {
 	s := Scopes{list: []*Scope{
-		{Policy: Policy{Log: true, LogEvents: 10, LogBytes: 100, LogFor: 1000}}, {Policy: Policy{LogEvents: 1 << 30}}, {Policy: Policy{Log: true, LogEvents: 20, LogBytes: 50, LogFor: 1}},
+		{Policy: Policy{Log: true, LogEvents: 10, LogBytes: 100,
+			LogFor: 1000}}, {Policy: Policy{LogEvents: 1 << 30}}, {Policy: Policy{Log: true, LogEvents: 20, LogBytes: 50, LogFor: 1}},
 	}}
 	k := s.logKept()
 	errorIf(t, k.Items != 20 || k.Bytes != 100 || k.Age.Milliseconds() != 1000, "%+v", k)
@@ -142,7 +147,8 @@ func FuzzParseEvent(f *testing.F) {
 	s := Of(rows, logging())
 	for _, e := range []Event{
 		{Cause: CauseSet, Key: []byte{4, 1}, Value: []byte("x"), Encoding: host.EncodedJSON, Expire: 7},
-		{Cause: CauseDeleteRange, Key: []byte{4, 1, 2}, Prefix: -1, Start: []byte{1}, End: []byte{2}}, {Cause: CauseExpired, Key: []byte{4}},
+		{Cause: CauseDeleteRange, Key: []byte{4, 1, 2}, Prefix: -1, Start: []byte{1},
+			End: []byte{2}}, {Cause: CauseExpired, Key: []byte{4}},
 	} {
 		data, err := s.event(e)
 		must(f, err)

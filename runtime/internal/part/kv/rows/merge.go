@@ -59,7 +59,8 @@ const (
 
 // Plan compares keys of three states, and returns what brings the changes from base to source into
 // target. base has the packed key.
-func Plan(base func(key []byte) engine.Reader, source, target engine.Reader, keys iter.Seq2[[]byte, error], strategy Strategy) (m Merge, err error) {
+func Plan(base func(key []byte) engine.Reader, source, target engine.Reader,
+	keys iter.Seq2[[]byte, error], strategy Strategy) (m Merge, err error) {
 	var done work
 	compared := 0
 	for key, err := range keys {
@@ -67,7 +68,8 @@ func Plan(base func(key []byte) engine.Reader, source, target engine.Reader, key
 			return m, err
 		}
 		if compared++; compared > hostkv.MaxMerged {
-			return m, host.OverLimit("entries that one merge compares", hostkv.MaxMerged, int64(compared)).With("field", "prefix")
+			return m, host.OverLimit("entries that one merge compares", hostkv.MaxMerged,
+				int64(compared)).With("field", "prefix")
 		}
 		var states [3]State
 		for i, r := range []engine.Reader{base(key), source, target} {
@@ -96,7 +98,10 @@ func Plan(base func(key []byte) engine.Reader, source, target engine.Reader, key
 			m.Mutations = append(m.Mutations, Mutation{Op: Delete, Key: key})
 			continue
 		}
-		m.Mutations = append(m.Mutations, Mutation{Op: Put, Key: key, Value: value.Value{Encoding: encoding(theirs), Data: theirs.Value}, Expiry: Expiry{At: theirs.Expire, Set: true}})
+		m.Mutations = append(m.Mutations,
+			Mutation{Op: Put, Key: key,
+				Value: value.Value{Encoding: encoding(theirs),
+					Data: theirs.Value}, Expiry: Expiry{At: theirs.Expire, Set: true}})
 	}
 	if strategy == Strict && m.Conflicted > 0 {
 		m.Mutations = nil
@@ -191,7 +196,9 @@ func (c *Common) Differing(v *View, start, end []byte, most int) iter.Seq2[[]byt
 		n := 0
 		c.differing(len(c.parts), v, start, end, func() (bool, error) {
 			if n++; n > most {
-				return false, host.OverLimit("unchanged entries that one merge reads", int64(most), int64(n)).With("field", "prefix")
+				return false,
+					host.OverLimit("unchanged entries that one merge reads", int64(most), int64(n)).
+						With("field", "prefix")
 			}
 			return false, nil
 		}, yield)
@@ -199,7 +206,8 @@ func (c *Common) Differing(v *View, start, end []byte, most int) iter.Seq2[[]byt
 }
 
 // differing is Differing with only so many of the parts. It reports whether yield wants to go on.
-func (c *Common) differing(parts int, v *View, start, end []byte, pass func() (bool, error), yield func([]byte, error) bool) bool {
+func (c *Common) differing(parts int, v *View, start, end []byte, pass func() (bool, error),
+	yield func([]byte, error) bool) bool {
 	if bytes.Compare(start, end) >= 0 {
 		return true
 	}
@@ -217,7 +225,8 @@ func (c *Common) differing(parts int, v *View, start, end []byte, pass func() (b
 	if bytes.Compare(first, last) >= 0 {
 		return c.differing(parts-1, v, start, end, pass, yield)
 	}
-	return c.differing(parts-1, v, start, first, pass, yield) && handOn(Differing(part.View, v, first, last, pass), yield) &&
+	return c.differing(parts-1, v, start, first, pass, yield) &&
+		handOn(Differing(part.View, v, first, last, pass), yield) &&
 		c.differing(parts-1, v, last, end, pass, yield)
 }
 
@@ -262,7 +271,8 @@ func (s *Store) NoteMerge(source, target string, version engine.Version, parts [
 	}
 	from.Parts = slices.Clone(a.Parts)
 	for _, r := range parts {
-		from.Parts = append(from.Parts, mergedPart{Into: b.ID, Version: uint64(version), Time: s.Now(), Start: r.Start, End: r.End})
+		from.Parts = append(from.Parts,
+			mergedPart{Into: b.ID, Version: uint64(version), Time: s.Now(), Start: r.Start, End: r.End})
 	}
 	known := s.scopes.with(&from, &to)
 	replaced, back := known.forgetMerges(&from), known.forgetMerges(&to)
@@ -388,7 +398,8 @@ func (s *Scopes) thin(b *Branch) {
 	parts := 0
 	b.Contained = slices.DeleteFunc(b.Contained, func(c mergedPart) bool {
 		return gone(c.Into) || slices.ContainsFunc(all, func(l mergedPart) bool {
-			return l.Into == c.Into && l.Version > c.Version && c.within(Range{l.Start, l.End}) && !s.forkedFrom(c.Into, c.Version, l.Version)
+			return l.Into == c.Into && l.Version > c.Version && c.within(Range{l.Start, l.End}) &&
+				!s.forkedFrom(c.Into, c.Version, l.Version)
 		})
 	})
 	slices.SortStableFunc(b.Contained, func(a, b mergedPart) int { return cmp.Compare(b.Version, a.Version) })

@@ -150,8 +150,10 @@ func TestUnchangedEntriesThatAMergeReadsAreBounded(t *testing.T) {
 	must(t, err)
 	all, end := keyspace.UserKV.Range()
 	for most, fits := range map[int]bool{9: true, 8: false} {
-		_, err := Plan(func(key []byte) engine.Reader { return rowsIn{base.Of(key)} }, rowsIn{source}, rowsIn{target}, base.Differing(source, all, end, most), Strict)
-		if e, is := errors.AsType[*host.Error](err); fits != (err == nil) || !fits && (!is || e.Code != host.TooLarge || e.Metadata["field"] != "prefix") {
+		_, err := Plan(func(key []byte) engine.Reader { return rowsIn{base.Of(key)} }, rowsIn{source}, rowsIn{target},
+			base.Differing(source, all, end, most), Strict)
+		if e, is := errors.AsType[*host.Error](err); fits != (err == nil) ||
+			!fits && (!is || e.Code != host.TooLarge || e.Metadata["field"] != "prefix") {
 			t.Errorf("up to %d of 9 unchanged entries: %v", most, err)
 		}
 	}

@@ -55,7 +55,8 @@ func At(rows engine.Reader, version, now engine.Version, nowMS int64) (*Past, er
 }
 
 func newPast(rows engine.Reader, known *Scopes, branch uint64, version, now engine.Version, nowMS int64) *Past {
-	p := &Past{rows: rows, branch: branch, version: version, scopes: known, now: nowMS, present: version == now, floors: make(map[*Scope]floor)}
+	p := &Past{rows: rows, branch: branch, version: version, scopes: known, now: nowMS,
+		present: version == now, floors: make(map[*Scope]floor)}
 	for i := range known.pins {
 		if pin := &known.pins[i]; pin.version == version && pin.of(branch, nowMS) {
 			p.sure, p.time = true, pin.Time
@@ -121,7 +122,8 @@ func (p *Past) covers(start, end []byte) error {
 	}
 	first := start[min(1, len(start)):]
 	sc := p.scopes.of(first)
-	for sc != nil && (sc.history() != sc || len(sc.Prefix) > 0 && bytes.Compare(end, keyspace.TupleEnd(keyspace.UserKV.Append(nil, sc.Prefix))) > 0) {
+	for sc != nil && (sc.history() != sc ||
+		len(sc.Prefix) > 0 && bytes.Compare(end, keyspace.TupleEnd(keyspace.UserKV.Append(nil, sc.Prefix))) > 0) {
 		sc = sc.outer
 	}
 	if sc == nil {
@@ -269,8 +271,12 @@ func (p *Past) all(start, end []byte, reverse, keys bool) iter.Seq2[Found, error
 			return
 		}
 		start, end := rowsOf(p.branch, start, end)
-		now := newPuller(p.rows, engine.ListQuery{Start: start, End: end, Reverse: reverse, Expired: true, Limit: page, MaxBytes: 4 << 20, KeysOnly: keys})
-		old := newPuller(p.rows, engine.ListQuery{Start: versionStart(start), End: versionStart(end), Reverse: reverse, Expired: true, Limit: page, KeysOnly: !p.timed, MaxBytes: 4 << 20})
+		now := newPuller(p.rows,
+			engine.ListQuery{Start: start, End: end, Reverse: reverse, Expired: true, Limit: page,
+				MaxBytes: 4 << 20, KeysOnly: keys})
+		old := newPuller(p.rows,
+			engine.ListQuery{Start: versionStart(start), End: versionStart(end), Reverse: reverse,
+				Expired: true, Limit: page, KeysOnly: !p.timed, MaxBytes: 4 << 20})
 		old.end = p.present
 		for {
 			present, err := now.peek()
@@ -380,7 +386,8 @@ func (p *puller) group(key []byte) (list []*engine.Entry, err error) {
 
 // History lists up to limit versions of a key from the newest to the oldest, the present one first;
 // before a version, or all if that is 0. What was before the floor is not known.
-func History(rows engine.Reader, key []byte, before engine.Version, limit int, nowMS int64) (list []Version, more bool, floor engine.Version, err error) {
+func History(rows engine.Reader, key []byte, before engine.Version, limit int,
+	nowMS int64) (list []Version, more bool, floor engine.Version, err error) {
 	const most = 4 << 20 // bytes of the values, the last one aside
 	size := 0
 	add := func(v *Version) bool {

@@ -33,7 +33,9 @@ type historian struct {
 }
 
 func (h *historian) key() []byte {
-	return keyspace.UserKV.Append(nil, [][]byte{pack("a"), pack("a", 1), pack("a", 2), pack("a\x00", 1), pack("b", "c", 1), pack("b", "c", 2), pack("b", 1)}[h.rnd.IntN(7)])
+	return keyspace.UserKV.Append(nil,
+		[][]byte{pack("a"), pack("a", 1), pack("a", 2), pack("a\x00", 1), pack("b", "c", 1), pack("b", "c", 2),
+			pack("b", 1)}[h.rnd.IntN(7)])
 }
 
 func (h *historian) turn() {
@@ -98,7 +100,8 @@ func (h *historian) check() {
 		must(h.t, err)
 		same := func(key []byte, v *Version) {
 			e, ok := want[string(key)]
-			if !ok || !bytes.Equal(e.Value, v.Value) || e.Version != v.Version || e.Encoding != v.Encoding || e.Expire != v.Expire || e.Created != v.Created || e.Updated != v.Time {
+			if !ok || !bytes.Equal(e.Value, v.Value) || e.Version != v.Version || e.Encoding != v.Encoding ||
+				e.Expire != v.Expire || e.Created != v.Created || e.Updated != v.Time {
 				h.t.Fatalf("%s was %+v (%v) at version %d, and is said to have been %+v", keyspace.Format(key), e, ok, m.version, v)
 			}
 		}
@@ -161,7 +164,8 @@ func (h *historian) checkTime() {
 		fatalIf(h.t, trimmed.Time != at || trimmed.Requested != 0, "%+v at %d, version %d", trimmed, at, m.version)
 		return
 	}
-	fatalIf(h.t, err != nil || there != was || there && (!bytes.Equal(e.Value, got.Value) || e.Version != got.Version || e.Updated != got.Time),
+	fatalIf(h.t, err != nil || there != was ||
+		there && (!bytes.Equal(e.Value, got.Value) || e.Version != got.Version || e.Updated != got.Time),
 		"%s at %d: %+v %v %v, want %+v %v", keyspace.Format(key), at, got, there, err, e, was)
 	h.timed++
 	from, to := keyspace.UserKV.Range()
@@ -191,7 +195,8 @@ func TestTheClockDoesNotReorderThePast(t *testing.T) {
 			must(t, errOf(s.Delete(keyspace.UserKV.Append(nil, pack("a", 0)))))
 		}
 	}
-	for at, want := range map[int64]int{1000: 0, 1999: 0, 2000: 3, 2099: 3, 2100: 4, 3000: 4} { // what the clock said meanwhile is not asked
+	// what the clock said meanwhile is not asked
+	for at, want := range map[int64]int{1000: 0, 1999: 0, 2000: 3, 2099: 3, 2100: 4, 3000: 4} {
 		v, err := LookBack(s, "", at, s.Version(), 9000)
 		must(t, err)
 		n := 0

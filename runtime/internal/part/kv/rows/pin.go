@@ -73,7 +73,8 @@ func (s *Store) Pin(d time.Duration) (engine.Version, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := s.WriteSet.Put(keyspace.KVPin.Append(nil, uint64(p.version)), text, engine.PutOptions{ExpireAt: p.Until}); err != nil {
+	if err := s.WriteSet.Put(keyspace.KVPin.Append(nil, uint64(p.version)), text,
+		engine.PutOptions{ExpireAt: p.Until}); err != nil {
 		return 0, err
 	}
 	if err := s.arm(p.Until, hourly); err != nil {

@@ -63,7 +63,8 @@ func (p Policy) Extended(by *Policy) Policy {
 		to *int64
 		by int64
 	}{
-		{&p.MaxKeys, by.MaxKeys}, {&p.MaxBytes, by.MaxBytes}, {&p.MaxGroups, by.MaxGroups}, {&p.DefaultTTL, by.DefaultTTL}, {&p.KeepVersions, by.KeepVersions},
+		{&p.MaxKeys, by.MaxKeys}, {&p.MaxBytes, by.MaxBytes}, {&p.MaxGroups,
+			by.MaxGroups}, {&p.DefaultTTL, by.DefaultTTL}, {&p.KeepVersions, by.KeepVersions},
 		{&p.KeepFor, by.KeepFor}, {&p.LogEvents, by.LogEvents}, {&p.LogBytes, by.LogBytes}, {&p.LogFor, by.LogFor},
 	} {
 		*n.to = cmp.Or(n.by, *n.to)
@@ -107,7 +108,8 @@ func (s *Scopes) Reset() { s.forget(s.changed) }
 
 // forget drops what is known. changed is the version of the turn that changes it.
 func (s *Scopes) forget(changed engine.Version) {
-	s.known, s.list, s.kept, s.pins, s.branches, s.purge, s.armed, s.rung, s.changed = false, nil, nil, nil, nil, 0, false, nil, changed
+	s.known, s.list, s.kept, s.pins, s.branches, s.purge, s.armed, s.rung, s.changed = false, nil,
+		nil, nil, nil, 0, false, nil, changed
 }
 
 // load reads the scopes, unless they are known, after making the declared ones what the type says.
@@ -179,7 +181,8 @@ func nest(list []*Scope) (deepest int) {
 // declare makes the declared scopes what the type says, among all that are stored.
 func (s *Store) declare(stored []*Scope) (changed bool, err error) {
 	find := func(prefix []byte) *Scope {
-		i, ok := slices.BinarySearchFunc(stored, prefix, func(sc *Scope, p []byte) int { return bytes.Compare(sc.Prefix, p) })
+		i, ok := slices.BinarySearchFunc(stored, prefix,
+			func(sc *Scope, p []byte) int { return bytes.Compare(sc.Prefix, p) })
 		if !ok {
 			return nil
 		}
@@ -200,7 +203,8 @@ func (s *Store) declare(stored []*Scope) (changed bool, err error) {
 		}
 	}
 	for _, sc := range stored {
-		if !sc.Policy.Declared || slices.ContainsFunc(s.scopes.Declared, func(d Scope) bool { return bytes.Equal(d.Prefix, sc.Prefix) }) {
+		if !sc.Policy.Declared ||
+			slices.ContainsFunc(s.scopes.Declared, func(d Scope) bool { return bytes.Equal(d.Prefix, sc.Prefix) }) {
 			continue
 		}
 		changed = true
@@ -263,7 +267,8 @@ func parseScope(e *engine.Entry) (*Scope, error) {
 // has reports whether a packed key is in the scope.
 func (sc *Scope) has(key []byte) bool {
 	// A part that goes on behind the prefix is another part: a text with a zero byte.
-	return bytes.HasPrefix(key, sc.Prefix) && (len(key) == len(sc.Prefix) || len(sc.Prefix) == 0 || key[len(sc.Prefix)] != 0xFF)
+	return bytes.HasPrefix(key, sc.Prefix) &&
+		(len(key) == len(sc.Prefix) || len(sc.Prefix) == 0 || key[len(sc.Prefix)] != 0xFF)
 }
 
 // of returns the innermost scope that a packed key is in; nil if there is none.
@@ -327,7 +332,8 @@ func (sc *Scope) Name() string {
 }
 
 func (sc *Scope) refuse(code host.Code, reason, format string, args ...any) *host.Error {
-	return host.Errorf(code, "the scope %s "+format, append([]any{sc.Name()}, args...)...).With("reason", reason).With("scope", sc.Name())
+	return host.Errorf(code, "the scope %s "+format, append([]any{sc.Name()}, args...)...).
+		With("reason", reason).With("scope", sc.Name())
 }
 
 // Find returns a scope by its packed prefix.
@@ -435,7 +441,8 @@ func (s *Store) setScope(prefix []byte, p Policy) (*Scope, error) {
 	}
 	s.scopes.forget(s.Version())
 	sc := &Scope{Prefix: prefix, Policy: p}
-	if grouped := func(p *Policy) bool { return p.CountGroups || p.MaxGroups > 0 }; !there || grouped(&was.Policy) != grouped(&p) {
+	if grouped := func(p *Policy) bool { return p.CountGroups || p.MaxGroups > 0 }; !there ||
+		grouped(&was.Policy) != grouped(&p) {
 		if err := s.recount(sc); err != nil {
 			return nil, err
 		}
@@ -500,7 +507,8 @@ func (s *Store) sweepAll() error {
 
 // errDeclared refuses to change a scope that the type declares.
 func errDeclared() error {
-	return host.Errorf(host.FailedPrecondition, "the scope belongs to a map of the actor's type").With("reason", "declared_scope")
+	return host.Errorf(host.FailedPrecondition, "the scope belongs to a map of the actor's type").
+		With("reason", "declared_scope")
 }
 
 // Has reports whether there is a scope with a prefix that is not the type's.
@@ -572,7 +580,9 @@ func (s *Store) unkeep(prefix []byte, from floor) error {
 		}
 	}
 	start := keyspace.UserKV.Append(nil, prefix)
-	p := newPuller(s.WriteSet, engine.ListQuery{Start: versionStart(start), End: versionStart(keyspace.TupleEnd(start)), KeysOnly: true, Expired: true})
+	p := newPuller(s.WriteSet,
+		engine.ListQuery{Start: versionStart(start), End: versionStart(keyspace.TupleEnd(start)),
+			KeysOnly: true, Expired: true})
 	for began := s.Bytes(); ; {
 		e, err := p.peek()
 		if err != nil || e == nil {

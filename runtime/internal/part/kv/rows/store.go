@@ -182,10 +182,12 @@ func (s *Store) Put(key, value []byte, o engine.PutOptions) error {
 		if err := s.arm(o.ExpireAt, promptly); err != nil {
 			return err
 		}
-		if err := s.charged(sc, key, keys, size, o.ExpireAt, func() error { return s.WriteSet.Put(key, value, o) }); err != nil || !sc.logs() {
+		if err := s.charged(sc, key, keys, size, o.ExpireAt,
+			func() error { return s.WriteSet.Put(key, value, o) }); err != nil || !sc.logs() {
 			return err
 		}
-		return s.log(sc, Event{Cause: CauseSet, Key: key, Value: value, Encoding: host.Encoding(o.Encoding), Expire: o.ExpireAt})
+		return s.log(sc,
+			Event{Cause: CauseSet, Key: key, Value: value, Encoding: host.Encoding(o.Encoding), Expire: o.ExpireAt})
 	})
 }
 
@@ -248,7 +250,8 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 			sc := s.scopes.of(e.Key[1:])
 			if s.keptUntil(sc.history(), e.Key, e.Version) >= 0 {
 				if kept++; kept > hostkv.MaxKept {
-					return 0, host.OverLimit("entries that one mutation removes while versions of them are kept", hostkv.MaxKept, kept)
+					return 0,
+						host.OverLimit("entries that one mutation removes while versions of them are kept", hostkv.MaxKept, kept)
 				}
 			}
 			kind := Expired

@@ -68,7 +68,8 @@ func (s *Store) sweepVersions(b *Branch, most int) error {
 	if next.Swept == nil {
 		next.Swept = versionStart(first)
 	}
-	p := newPuller(s.WriteSet, engine.ListQuery{Start: next.Swept, End: versionStart(last), KeysOnly: true, Expired: true, Limit: most})
+	p := newPuller(s.WriteSet,
+		engine.ListQuery{Start: next.Swept, End: versionStart(last), KeysOnly: true, Expired: true, Limit: most})
 	for n, began := 0, s.Bytes(); n < most && s.Bytes()-began < purgeBytes; {
 		e, err := p.peek()
 		if err != nil {

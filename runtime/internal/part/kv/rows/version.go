@@ -118,12 +118,14 @@ func head(e *engine.Entry) Version {
 		}
 		return Version{Version: e.Version, Kind: why, Time: e.Updated}
 	}
-	return Version{Version: e.Version, Kind: Set, Time: e.Updated, Created: e.Created, Expire: e.Expire, Encoding: e.Encoding, Value: e.Value}
+	return Version{Version: e.Version, Kind: Set, Time: e.Updated, Created: e.Created,
+		Expire: e.Expire, Encoding: e.Encoding, Value: e.Value}
 }
 
 // raw returns what is stored under a key, expired or not; nil if there is nothing.
 func raw(rows engine.Reader, key []byte) (*engine.Entry, error) {
-	page, err := rows.List(engine.ListQuery{Start: key, End: append(key[:len(key):len(key)], 0), Limit: 1, Expired: true})
+	page, err := rows.List(engine.ListQuery{Start: key, End: append(key[:len(key):len(key)], 0),
+		Limit: 1, Expired: true})
 	if err != nil || len(page.Entries) == 0 {
 		return nil, err
 	}
@@ -221,7 +223,8 @@ func (s *Store) putVersion(key []byte, v *Version, until int64, removal bool) er
 	if err := s.arm(until, hourly); err != nil {
 		return err
 	}
-	return s.WriteSet.Put(versionRow(key, v.Version), v.encode(), engine.PutOptions{ExpireAt: until, Encoding: uint8(v.Kind), Exempt: removal})
+	return s.WriteSet.Put(versionRow(key, v.Version), v.encode(),
+		engine.PutOptions{ExpireAt: until, Encoding: uint8(v.Kind), Exempt: removal})
 }
 
 // end keeps what an entry was that is removed, and that it is gone.
@@ -256,7 +259,8 @@ func (s *Store) end(sc *Scope, key []byte, was *engine.Entry, kind Kind) error {
 // expire, until they are purged.
 func versions(key []byte, limit int, keysOnly bool) engine.ListQuery {
 	prefix := keyspace.KVVersion.Prefix(nil, key)
-	return engine.ListQuery{Start: prefix, End: keyspace.TupleEnd(prefix), Limit: limit, KeysOnly: keysOnly, Expired: true}
+	return engine.ListQuery{Start: prefix, End: keyspace.TupleEnd(prefix), Limit: limit,
+		KeysOnly: keysOnly, Expired: true}
 }
 
 // trim removes versions of an entry, up to most of them, if there are too many. The newest of them
@@ -299,13 +303,15 @@ func (s *Store) trim(h *Scope, key []byte, most int) error {
 			marked = true
 			v := Version{Version: version, Kind: trimmed, Time: e.Updated} // when it ended: nothing is known before
 			until := e.Expire
-			if was := Kind(e.Encoding); until != forever && (was == Deleted || was == Expired) { // its time began with it, not when it was replaced
+			// its time began with it, not when it was replaced
+			if was := Kind(e.Encoding); until != forever && (was == Deleted || was == Expired) {
 				until = h.keptUntil(s.Now())
 			}
 			if err := s.arm(until, hourly); err != nil {
 				return err
 			}
-			if err := s.WriteSet.Put(e.Key, v.encode(), engine.PutOptions{ExpireAt: until, Encoding: uint8(trimmed), Exempt: true}); err != nil {
+			if err := s.WriteSet.Put(e.Key, v.encode(),
+				engine.PutOptions{ExpireAt: until, Encoding: uint8(trimmed), Exempt: true}); err != nil {
 				return err
 			}
 		}
@@ -377,7 +383,8 @@ func (s *Store) forget(l *ledger, row []byte) error {
 		}
 	}
 	prefix := keyspace.KVVersion.Prefix(nil, key)
-	page, err := s.WriteSet.List(engine.ListQuery{Start: prefix, End: row, Reverse: true, Limit: 1, KeysOnly: true, Expired: true})
+	page, err := s.WriteSet.List(engine.ListQuery{Start: prefix, End: row, Reverse: true, Limit: 1,
+		KeysOnly: true, Expired: true})
 	if err != nil {
 		return err
 	}
@@ -410,7 +417,8 @@ func (s *Store) forget(l *ledger, row []byte) error {
 	switch {
 	case over && marked:
 	case over && v.Kind == Set && h.KeepFor != 0 && (v.Ended == 0 || v.Ended == from.version):
-		// The rest of the history is as it was. Where there was no entry, readers may need to know it.
+		// The rest of the history is as it was. Where there was no entry, readers may need to know
+		// it.
 		mark := Version{Version: v.Version, Kind: trimmed, Time: s.Time()}
 		if err := s.putVersion(key, &mark, h.keptUntil(s.Now()), true); err != nil {
 			return err
@@ -450,7 +458,8 @@ func (s *Store) stored(row []byte) (Version, error) {
 func (s *Store) forgettable(key, row, end []byte, ended engine.Version) (rest []byte, until int64, err error) {
 	var last []byte // the row before, whose version is newer
 	for start := row; ; start = append(last[:len(last):len(last)], 0) {
-		page, err := s.WriteSet.List(engine.ListQuery{Start: start, End: end, KeysOnly: true, Expired: true, Limit: 100})
+		page, err := s.WriteSet.List(engine.ListQuery{Start: start, End: end, KeysOnly: true,
+			Expired: true, Limit: 100})
 		if err != nil || last == nil && (len(page.Entries) == 0 || !bytes.Equal(page.Entries[0].Key, row)) {
 			return nil, notKept, err
 		}

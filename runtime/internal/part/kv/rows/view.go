@@ -160,10 +160,13 @@ func Differing(a, b *View, start, end []byte, pass func() (bool, error)) iter.Se
 		for _, p := range append(a.lines[:i:i], b.lines[:j]...) {
 			from, to := rowsOf(p.branch, start, end)
 			streams = append(streams, &stream{
-				puller: newPuller(p.rows, engine.ListQuery{Start: from, End: to, KeysOnly: true, Expired: true, Limit: 1000}),
-				key:    func(e *engine.Entry) ([]byte, error) { return userKey(e.Key), nil },
+				puller: newPuller(p.rows,
+					engine.ListQuery{Start: from, End: to, KeysOnly: true, Expired: true, Limit: 1000}),
+				key: func(e *engine.Entry) ([]byte, error) { return userKey(e.Key), nil },
 			}, &stream{
-				puller: newPuller(p.rows, engine.ListQuery{Start: versionStart(from), End: versionStart(to), KeysOnly: true, Expired: true, Limit: 1000}),
+				puller: newPuller(p.rows,
+					engine.ListQuery{Start: versionStart(from), End: versionStart(to),
+						KeysOnly: true, Expired: true, Limit: 1000}),
 				key: func(e *engine.Entry) ([]byte, error) {
 					key, _, err := keyspace.KVVersion.Parse(e.Key)
 					return userKey(key), err
@@ -183,7 +186,8 @@ func Differing(a, b *View, start, end []byte, pass func() (bool, error)) iter.Se
 			}
 			from, to := rowsOf(x.branch, start, end)
 			streams = append(streams, &stream{
-				puller: newPuller(x.rows, engine.ListQuery{Start: from, End: to, KeysOnly: true, Expired: true, Limit: 1000}),
+				puller: newPuller(x.rows,
+					engine.ListQuery{Start: from, End: to, KeysOnly: true, Expired: true, Limit: 1000}),
 				key: func(e *engine.Entry) ([]byte, error) {
 					if e.Version <= since {
 						return passed(userKey(e.Key), nil)
@@ -191,7 +195,9 @@ func Differing(a, b *View, start, end []byte, pass func() (bool, error)) iter.Se
 					return userKey(e.Key), nil
 				},
 			}, &stream{
-				puller: newPuller(x.rows, engine.ListQuery{Start: versionStart(from), End: versionStart(to), Expired: true, Limit: 1000, MaxBytes: 4 << 20}),
+				puller: newPuller(x.rows,
+					engine.ListQuery{Start: versionStart(from), End: versionStart(to),
+						Expired: true, Limit: 1000, MaxBytes: 4 << 20}),
 				key: func(e *engine.Entry) ([]byte, error) {
 					v, err := parseVersion(e)
 					if err != nil {

@@ -48,7 +48,8 @@ var vectors = []struct {
 	{"[1,[]]", "41024902410024000024" + "0002", "[1,[]]", true},
 	{"[1,,3]", "61034900490249044906400203", "[1,null,3]", false},
 	{"[undefined]", "41015f240001", "[null]", false},
-	{"{a:1,b:undefined,2:'x',4000000000:1}", "6f49042201784e0000000065cded41490222016149022201625f7b04", `{"2":"x","4000000000":1,"a":1}`, false},
+	{"{a:1,b:undefined,2:'x',4000000000:1}", "6f49042201784e0000000065cded41490222016149022201625f7b04",
+		`{"2":"x","4000000000":1,"a":1}`, false},
 	{"{2:'x',4000000000:1,a:1}", "6f49042201784e0000000065cded41490222016149027b03", `{"2":"x","4000000000":1,"a":1}`, true},
 	{"{}", "6f7b00", "{}", true},
 	{"new Date(0)", "440000000000000000", `"1970-01-01T00:00:00.000Z"`, false},
@@ -76,7 +77,8 @@ func TestValuesHaveTheFormThatV8Gives(t *testing.T) {
 			errorIf(t, err != nil || !bytes.Equal(back, data), "%s: written as %x %v, want %x", v.json, back, err, data)
 		}
 		for n := range data { // cut short anywhere
-			if got, err := AppendJSON(nil, data[:n]); (err == nil || got != nil) && data[2] != tagBuffer { // which is a value without its view
+			// which is a value without its view
+			if got, err := AppendJSON(nil, data[:n]); (err == nil || got != nil) && data[2] != tagBuffer {
 				t.Errorf("%s: the first %d bytes are %s %v", v.value, n, got, err)
 			}
 		}
@@ -88,7 +90,8 @@ func TestValuesHaveTheFormThatV8Gives(t *testing.T) {
 func TestWhatIsNoPlainDataIsOpaque(t *testing.T) {
 	for value, h := range map[string]string{
 		"an object that holds itself": "ff0f6f22016f5e007b01", "a host object": "ff0f5c0103010203", "a regular expression": "ff0f5222016100",
-		"an error": "ff0f72452e", "an array with a property": "ff0f41014902220161490424010" + "1", "a later version": "ff1030", "an earlier version": "ff0c30",
+		"an error": "ff0f72452e", "an array with a property": "ff0f41014902220161490424010" +
+			"1", "a later version": "ff1030", "an earlier version": "ff0c30",
 		"floats": "ff0f42080000000000000000" + "5666000800", "an array of 2000 gaps": "ff0f61d00f4000d00f",
 		"501 arrays": "ff0f" + strings.Repeat("4101", 501) + "30" + strings.Repeat("240001", 501),
 	} {
@@ -101,7 +104,8 @@ func TestWhatIsNoPlainDataIsOpaque(t *testing.T) {
 	}
 	for value, h := range map[string]string{
 		"no header": "4902", "half a character": "ff0f630161", "a count that is wrong": "ff0f6f22016149027b02", "too many elements": "ff0f41ffffffff0f30",
-		"33 bits": "ff0f55ffffffff7f", "elements out of order": "ff0f6102" + "4902" + "30" + "4900" + "30" + "400202", "a view outside": "ff0f420201025642010200",
+		"33 bits": "ff0f55ffffffff7f", "elements out of order": "ff0f6102" + "4902" + "30" + "4900" + "30" +
+			"400202", "a view outside": "ff0f420201025642010200",
 		"a name that is a list": "ff0f6f4100240000" + "307b01",
 	} {
 		got, err := AppendJSON(nil, unhex(t, h))
@@ -129,12 +133,14 @@ func TestNumbersAreIntegersOrDoubles(t *testing.T) {
 		if integer != nil {
 			text = integer.String()
 		}
-		errorIf(t, !errors.Is(err, c.err) || err == nil && (text != c.integer || double != c.double), "%x: %s %v %v", c.data, text, double, err)
+		errorIf(t, !errors.Is(err, c.err) ||
+			err == nil && (text != c.integer || double != c.double), "%x: %s %v %v", c.data, text, double, err)
 	}
 }
 
 func TestJSONThatCannotBeSerialized(t *testing.T) {
-	for _, text := range []string{"", "[1", "1 2", "1e400", strings.Repeat("[", 501) + strings.Repeat("]", 501), "1" + strings.Repeat("0", 100_000)} {
+	for _, text := range []string{"", "[1", "1 2", "1e400", strings.Repeat("[", 501) + strings.Repeat("]", 501),
+		"1" + strings.Repeat("0", 100_000)} {
 		got, err := FromJSON([]byte(text))
 		errorIf(t, err == nil, "%.20s: %x", text, got)
 	}
@@ -149,7 +155,8 @@ func TestJSONThatCannotBeSerialized(t *testing.T) {
 func TestLimitsOfTheReaderAreThoseOfTheWriter(t *testing.T) {
 	digits := func(n int) string { return strings.Repeat("9", n) }
 	for _, text := range []string{
-		strings.Repeat("[", 500) + "1" + strings.Repeat("]", 500), digits(MaxDigits), "-" + digits(MaxDigits), "9007199254740991", "9007199254740992",
+		strings.Repeat("[", 500) + "1" + strings.Repeat("]", 500), digits(MaxDigits), "-" +
+			digits(MaxDigits), "9007199254740991", "9007199254740992",
 	} {
 		data, err := FromJSON([]byte(text))
 		if err != nil {
@@ -164,7 +171,8 @@ func TestLimitsOfTheReaderAreThoseOfTheWriter(t *testing.T) {
 		return unhex(t, "ff0f"+strings.Repeat("3b30", n)+"30"+strings.Repeat("3a02", n)) // the first is the key null
 	}
 	for name, data := range map[string][]byte{
-		"too many digits": FromInteger(long), "251 Maps": maps(251), "many counts": append([]byte{0xFF, 15}, strings.Repeat("?\x01", 1<<20)...),
+		"too many digits": FromInteger(long), "251 Maps": maps(251), "many counts": append([]byte{0xFF, 15},
+			strings.Repeat("?\x01", 1<<20)...),
 	} {
 		got, err := AppendJSON(nil, data)
 		errorIf(t, !errors.Is(err, ErrOpaque), "%s: %.40s %v", name, got, err)

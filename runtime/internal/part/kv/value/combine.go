@@ -253,7 +253,8 @@ func (o Op) Combine(old *Value, operand Value, b Bounds) (Value, error) {
 	as := old.Encoding
 	switch {
 	case x.isDouble() == y.isDouble():
-	case y.u64 || x.u64, as != host.EncodedJSON && (as != host.EncodedV8 || !x.isDouble() || operand.Encoding != host.EncodedJSON):
+	case y.u64 || x.u64, as != host.EncodedJSON &&
+		(as != host.EncodedV8 || !x.isDouble() || operand.Encoding != host.EncodedJSON):
 		return Value{}, mismatch(false, "and the operand are numbers of two types")
 	case (o == Sum || as != host.EncodedJSON) && (!x.fits() || !y.fits()):
 		return Value{}, mismatch(false, "or the operand would lose digits as a double")

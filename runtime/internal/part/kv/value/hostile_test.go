@@ -67,7 +67,8 @@ func TestMembersOfCBORHaveOneOrder(t *testing.T) {
 		"\xbf\x61b\x9f\x01\xff\x61a\x02\xff":              `{"a":2,"b":[1]}`,
 		"\xa2\x61\x31\x01\x01\x02":                        `{"$cbor":"omExAQEC"}`, // "1" and 1 have one name
 		"\xa3\x61\x31\x01\x02\x02\x01\x03":                `{"$cbor":"o2ExAQICAQM="}`,
-		"\xa2\x61z\xa2\x61b" + "\x9a\x00\x00\x9c\x40" + strings.Repeat("\xf4", 40_000) + "\x61a\x01\x61y\x01": `{"y":1,"z":{"a":1,"b":[` + strings.Repeat("false,", 39_999) + "false]}}",
+		"\xa2\x61z\xa2\x61b" + "\x9a\x00\x00\x9c\x40" + strings.Repeat("\xf4", 40_000) +
+			"\x61a\x01\x61y\x01": `{"y":1,"z":{"a":1,"b":[` + strings.Repeat("false,", 39_999) + "false]}}",
 		"\xa2\xf9\x7e\x00\x01\xf9\x7e\x00\x02": `{"$cbor":"ovl+AAH5fgAC"}`,
 		"\xa1\xd8\x30\x80\x01":                 `{"$cbor":"odgwgAE="}`,
 		"\xc1\x80":                             `{"$cbor":"wYA="}`,
@@ -82,7 +83,8 @@ func TestMembersOfCBORHaveOneOrder(t *testing.T) {
 // bytes, and not these times its depth.
 func TestMembersOfDeepMapsAreMovedWithinBounds(t *testing.T) {
 	const levels, size = 400, 1 << 16
-	data := strings.Repeat("\xa2\x61b\x00\x61a", levels) + "\x7a" + string(binary.BigEndian.AppendUint32(nil, size)) + strings.Repeat("\x01", size)
+	data := strings.Repeat("\xa2\x61b\x00\x61a", levels) + "\x7a" +
+		string(binary.BigEndian.AppendUint32(nil, size)) + strings.Repeat("\x01", size)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	text, err := Value{host.EncodedCBOR, []byte(data)}.AppendJSON(nil)
@@ -127,8 +129,10 @@ func TestValuesAreReadFromJSON(t *testing.T) {
 			"%s %q as it is stored: %v", c.encoding, got.Data, err)
 	}
 	for encoding, texts := range map[string][]string{
-		"json": {"", "{"}, "text": {"1", "null", `"\ud800"`, `"a\udc00b"`}, "bytes": {`"AA=="`, `{"$bytes":1}`, `{"$bytes":"A"}`, `{"$bytes":"AB=="}`, `{"$bytes":"AA==","b":1}`, `{}`}, "u64": {"-1", "18446744073709551616", "1.0", `"1"`},
-		"integer": {"1.5", "1e3", "null"}, "cbor": {"1", `{"$cbor":"/w=="}`}, "typed": {`{"$bytes":"AQ=="}`}, "v8": {"1e400", `{"$v8":"?"}`, `{"$v8":"AAAA"}`, `{"$v8":1}`},
+		"json": {"", "{"}, "text": {"1", "null", `"\ud800"`, `"a\udc00b"`}, "bytes": {`"AA=="`, `{"$bytes":1}`,
+			`{"$bytes":"A"}`, `{"$bytes":"AB=="}`, `{"$bytes":"AA==","b":1}`, `{}`}, "u64": {"-1", "18446744073709551616", "1.0", `"1"`},
+		"integer": {"1.5", "1e3", "null"}, "cbor": {"1",
+			`{"$cbor":"/w=="}`}, "typed": {`{"$bytes":"AQ=="}`}, "v8": {"1e400", `{"$v8":"?"}`, `{"$v8":"AAAA"}`, `{"$v8":1}`},
 	} {
 		e, _ := host.ParseEncoding(encoding)
 		for _, text := range texts {
@@ -136,7 +140,8 @@ func TestValuesAreReadFromJSON(t *testing.T) {
 			errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%s %s: %q %v", encoding, text, got.Data, err)
 		}
 	}
-	for _, damaged := range []Value{{host.EncodedJSON, []byte("{")}, {host.EncodedText, []byte{0xFF}}, {host.EncodedU64, []byte{1}}, {host.EncodedInteger, nil}, {host.EncodedCBOR, []byte{0xFF}}, {host.EncodedV8, nil}} {
+	for _, damaged := range []Value{{host.EncodedJSON, []byte("{")}, {host.EncodedText, []byte{0xFF}},
+		{host.EncodedU64, []byte{1}}, {host.EncodedInteger, nil}, {host.EncodedCBOR, []byte{0xFF}}, {host.EncodedV8, nil}} {
 		_, err := Stored(damaged.Encoding, damaged.Data)
 		errorIf(t, host.CodeOf(err) != host.InvalidArgument, "%v %q: %v", damaged.Encoding, damaged.Data, err)
 	}

@@ -62,13 +62,15 @@ func FromJSON(encoding host.Encoding, text []byte) (Value, error) {
 			return Value{}, host.Errorf(host.InvalidArgument, "a value of the encoding text is a string")
 		}
 		if strings.Count(*s, "\uFFFD") != replacements(document.Data) {
-			return Value{}, host.Errorf(host.InvalidArgument, "the value is not Unicode: it has a surrogate without its partner")
+			return Value{},
+				host.Errorf(host.InvalidArgument, "the value is not Unicode: it has a surrogate without its partner")
 		}
 		return Value{encoding, []byte(*s)}, nil
 	case host.EncodedU64, host.EncodedInteger:
 		n, err := parseNumber(document.Data)
 		if err != nil || n.isDouble() || encoding == host.EncodedU64 && !n.integer.IsUint64() {
-			return Value{}, host.Errorf(host.InvalidArgument, "a value of the encoding %s is a whole number that fits", word)
+			return Value{},
+				host.Errorf(host.InvalidArgument, "a value of the encoding %s is a whole number that fits", word)
 		}
 		if encoding == host.EncodedInteger {
 			return Integer(n.integer), nil

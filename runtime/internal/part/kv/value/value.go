@@ -30,7 +30,8 @@ type Value struct {
 // written. The error code is InvalidArgument, or TooLarge if it nests too deep.
 func JSON(text []byte) (Value, error) {
 	if len(text) == 0 {
-		return Value{}, host.Errorf(host.InvalidArgument, "the value is missing; a JSON document is expected (null is one)")
+		return Value{}, host.Errorf(host.InvalidArgument,
+			"the value is missing; a JSON document is expected (null is one)")
 	}
 	var compact bytes.Buffer
 	if !utf8.Valid(text) || json.Compact(&compact, text) != nil {

@@ -53,7 +53,8 @@ func TestEveryEncodingHasAFormInJSON(t *testing.T) {
 		{Value{host.EncodedBytes, []byte{0, 255}}, `{"$bytes":"AP8="}`},
 		{v8JSON(t, `{"a":[1]}`), `{"a":[1]}`},
 		{Value{host.EncodedV8, []byte("\xff\x0f^\x00")}, `{"$v8":"/w9eAA=="}`},
-		{Value{host.EncodedCBOR, cborOf(t, map[string]any{"b": []byte("x"), "a": []any{1.5, nil, uint64(1) << 63}})}, `{"a":[1.5,null,9223372036854775808],"b":{"$bytes":"eA=="}}`},
+		{Value{host.EncodedCBOR, cborOf(t, map[string]any{"b": []byte("x"), "a": []any{1.5, nil, uint64(1) << 63}})},
+			`{"a":[1.5,null,9223372036854775808],"b":{"$bytes":"eA=="}}`},
 		{Value{host.EncodedTyped, cborOf(t, map[int]any{1: true, -2: "x"})}, `{"-2":"x","1":true}`},
 		{Value{host.EncodedCBOR, cborOf(t, new(big.Int).Lsh(big.NewInt(-1), 70))}, "-1180591620717411303424"},
 		{Value{host.EncodedCBOR, []byte("\xc1\x00")}, `"1970-01-01T00:00:00Z"`},
@@ -70,7 +71,8 @@ func TestEveryEncodingHasAFormInJSON(t *testing.T) {
 		errorIf(t, err != nil || string(got) != "x"+c.want || !json.Valid(got[1:]),
 			"%v %x: %s %v, want %s", c.value.Encoding, c.value.Data, got, err, c.want)
 	}
-	for _, damaged := range []Value{{host.EncodedU64, nil}, {host.EncodedInteger, nil}, {host.EncodedInteger, []byte{1}}, {host.EncodedInteger, []byte{0, 0, 1}},
+	for _, damaged := range []Value{{host.EncodedU64, nil}, {host.EncodedInteger, nil},
+		{host.EncodedInteger, []byte{1}}, {host.EncodedInteger, []byte{0, 0, 1}},
 		{host.EncodedInteger, []byte{2, 1}}, {host.EncodedCBOR, []byte{0xFF}}} {
 		got, err := damaged.AppendJSON(nil)
 		errorIf(t, err == nil, "%v %x: %s", damaged.Encoding, damaged.Data, got)
@@ -80,7 +82,8 @@ func TestEveryEncodingHasAFormInJSON(t *testing.T) {
 func TestDocumentsAreCheckedAndCompact(t *testing.T) {
 	for text, want := range map[string]host.Code{
 		"": host.InvalidArgument, "{": host.InvalidArgument, "\"\xff\"": host.InvalidArgument, "1 2": host.InvalidArgument,
-		strings.Repeat("[", 501) + strings.Repeat("]", 501): host.TooLarge, `["[[["]`: "", strings.Repeat("[", 500) + strings.Repeat("]", 500): "",
+		strings.Repeat("[", 501) + strings.Repeat("]", 501): host.TooLarge, `["[[["]`: "", strings.Repeat("[",
+			500) + strings.Repeat("]", 500): "",
 	} {
 		_, err := JSON([]byte(text))
 		errorIf(t, host.CodeOf(err) != want, "%.20s: %v", text, err)
@@ -222,7 +225,8 @@ func TestMutationsCalculateExactlyAndRefuseOtherTypes(t *testing.T) {
 // What combines two documents makes a document in the form in which it is stored, whatever they
 // are, and an array of all elements.
 func FuzzCombinationsMakeDocuments(f *testing.F) {
-	for _, pair := range [][2]string{{`1`, `-0`}, {`[]`, `[1]`}, {`[[],{}]`, `[ ]`}, {`"a"`, `1`}, {`1.5`, `2`}, {`["]"]`, `[","]`}, {`1e1`, `0.0`}} {
+	for _, pair := range [][2]string{{`1`, `-0`}, {`[]`, `[1]`}, {`[[],{}]`, `[ ]`}, {`"a"`, `1`}, {`1.5`, `2`},
+		{`["]"]`, `[","]`}, {`1e1`, `0.0`}} {
 		f.Add(pair[0], pair[1])
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
@@ -244,11 +248,13 @@ func FuzzCombinationsMakeDocuments(f *testing.F) {
 				if err != nil {
 					continue
 				}
-				if again, err := JSON(result.Data); err != nil || !bytes.Equal(again.Data, result.Data) || result.Encoding != host.EncodedJSON {
+				if again, err := JSON(result.Data); err != nil || !bytes.Equal(again.Data, result.Data) ||
+					result.Encoding != host.EncodedJSON {
 					t.Fatalf("%s of %s and %s is %s", op, old.Data, operand.Data, result.Data)
 				}
 				var joined []json.RawMessage
-				fatalIf(t, stored != nil && arrays && (json.Unmarshal(result.Data, &joined) != nil || len(joined) != len(first)+len(second)),
+				fatalIf(t, stored != nil && arrays &&
+					(json.Unmarshal(result.Data, &joined) != nil || len(joined) != len(first)+len(second)),
 					"%s of %s and %s is %s", op, old.Data, operand.Data, result.Data)
 			}
 		}

@@ -260,7 +260,8 @@ func (c *compiler) field(get func(*Entry) any, v any, place string, depth int) (
 }
 
 // operator compiles an operator with its operand.
-func (c *compiler) operator(get func(*Entry) any, name string, operand any, place string, depth int) (condition, error) {
+func (c *compiler) operator(get func(*Entry) any, name string, operand any, place string,
+	depth int) (condition, error) {
 	if meets, ok, err := c.text(get, name, operand, place); ok {
 		return meets, err
 	}
@@ -352,7 +353,8 @@ func (c *compiler) operator(get func(*Entry) any, name string, operand any, plac
 }
 
 // text compiles the operators of strings; ok is false for another one.
-func (c *compiler) text(get func(*Entry) any, name string, operand any, place string) (meets condition, ok bool, err error) {
+func (c *compiler) text(get func(*Entry) any, name string, operand any,
+	place string) (meets condition, ok bool, err error) {
 	base, folded := strings.CutSuffix(name, "i")
 	var has func(s, part string) bool
 	switch base {
@@ -382,7 +384,8 @@ func (c *compiler) text(get func(*Entry) any, name string, operand any, place st
 			return nil, true, fault(place, "the pattern cannot be compiled: %s", err)
 		}
 		if c.program += instructions(part); c.program > maxProgram {
-			return nil, true, host.OverLimit("instructions of all patterns", maxProgram, int64(c.program)).With("field", place)
+			return nil, true,
+				host.OverLimit("instructions of all patterns", maxProgram, int64(c.program)).With("field", place)
 		}
 		has = func(s, _ string) bool { return pattern.MatchString(s) }
 	}
@@ -495,7 +498,9 @@ func (c *compiler) value(operand any, place string) (any, error) {
 			number, _ := v.(json.Number)
 			n, err := number.Int64()
 			if err != nil || n < -maxOffset || n > maxOffset || len(m) > 2 {
-				return nil, fault(under(place, name), "the offset is one whole number of milliseconds, up to %d", int64(maxOffset))
+				return nil,
+					fault(under(place, name),
+						"the offset is one whole number of milliseconds, up to %d", int64(maxOffset))
 			}
 			offset = n
 		default:

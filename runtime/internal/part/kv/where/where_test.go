@@ -101,7 +101,8 @@ func TestWhatIsNotUnderstoodIsRefused(t *testing.T) {
 			t.Errorf("%s: %v, field %q, want %q", filter, err, e.Metadata["field"], field)
 		}
 	}
-	for _, filter := range []string{deep, wide, `{"a":{"$regex":"` + strings.Repeat("a", 257) + `"}}`, `{"a":{"$in":[1` + strings.Repeat(",1", 1000) + `]}}`,
+	for _, filter := range []string{deep, wide, `{"a":{"$regex":"` + strings.Repeat("a", 257) + `"}}`,
+		`{"a":{"$in":[1` + strings.Repeat(",1", 1000) + `]}}`,
 		`{"a":"` + strings.Repeat("x", MaxBytes) + `"}`, `{"a":{"$regex":"(x{1,30}y{1,30}){1,16}$"}}`} {
 		_, err := Compile([]byte(filter), now)
 		errorIf(t, host.CodeOf(err) != host.TooLarge, "%.40s: %v", filter, err)
@@ -111,7 +112,8 @@ func TestWhatIsNotUnderstoodIsRefused(t *testing.T) {
 // Numbers are compared by their values at any size, in time that does not grow with their
 // exponents.
 func FuzzNumbers(f *testing.F) {
-	for _, pair := range [][2]string{{"1", "1.0"}, {"-0", "0e9"}, {"10", "1e1"}, {"0.1", "1e-1"}, {"-5", "-50e-1"}, {"1e400", "2e400"}, {"0.001", "0.0010"}} {
+	for _, pair := range [][2]string{{"1", "1.0"}, {"-0", "0e9"}, {"10", "1e1"}, {"0.1", "1e-1"}, {"-5", "-50e-1"},
+		{"1e400", "2e400"}, {"0.001", "0.0010"}} {
 		f.Add(pair[0], pair[1])
 	}
 	f.Fuzz(func(t *testing.T, x, y string) {
@@ -169,7 +171,8 @@ func FuzzCompile(f *testing.F) {
 
 func TestErrorsOfFiltersAreShort(t *testing.T) {
 	long := strings.Repeat("é", 10_000)
-	for _, filter := range []string{`{"` + long + `":{}}`, `{"a":{"` + long + `":1}}`, `{"a":{"$eq":{"$` + long + `":1}}}`, `{"a":{"$regex":"` + long + `"}}`, `{"` + long + `":1,"` + long + `":1}`} {
+	for _, filter := range []string{`{"` + long + `":{}}`, `{"a":{"` + long + `":1}}`,
+		`{"a":{"$eq":{"$` + long + `":1}}}`, `{"a":{"$regex":"` + long + `"}}`, `{"` + long + `":1,"` + long + `":1}`} {
 		_, err := Compile([]byte(filter), now)
 		e, ok := errors.AsType[*host.Error](err)
 		errorIf(t, !ok || len(e.Message) > 1000 || len(e.Metadata["field"]) > 500, "%.40s: %.200v", filter, err)
@@ -200,7 +203,8 @@ func TestALoneSurrogateEqualsNothingElse(t *testing.T) {
 		errorIf(t, err != nil || v != want, "%s: %q, %v", text, v, err)
 	}
 	v, err := Decode([]byte(`[{"\ud800":[1,"\ud801"],"\ud801":null}]`))
-	if want := []any{map[string]any{"\xED\xA0\x80": []any{json.Number("1"), "\xED\xA0\x81"}, "\xED\xA0\x81": nil}}; err != nil || !reflect.DeepEqual(v, want) {
+	if want := []any{map[string]any{"\xED\xA0\x80": []any{json.Number("1"), "\xED\xA0\x81"},
+		"\xED\xA0\x81": nil}}; err != nil || !reflect.DeepEqual(v, want) {
 		t.Errorf("%q, %v", v, err)
 	}
 	for _, c := range []struct {
@@ -238,7 +242,8 @@ func TestSurrogatesAmongPrivateCharactersAreReadInOnePass(t *testing.T) {
 
 // What has no lone surrogate is what encoding/json makes of it.
 func FuzzDecode(f *testing.F) {
-	for _, text := range []string{`{"a":"\ud800\udc00\ud800"}`, `"\\\ud800"`, `["\u"`, `"\ud800\ue000"`, "\"\uE000\\ud800\"", `"\uE000\ud83d\ue000"`} {
+	for _, text := range []string{`{"a":"\ud800\udc00\ud800"}`, `"\\\ud800"`, `["\u"`, `"\ud800\ue000"`,
+		"\"\uE000\\ud800\"", `"\uE000\ud83d\ue000"`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

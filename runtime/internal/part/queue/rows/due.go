@@ -100,7 +100,8 @@ func (s *Set) comeDue(l *line, ix index, p place) (bytes int, err error) {
 		// The worker had the lock's time; the next one need not wait for the backoff as well.
 		return bytes, s.failed(l, m, failure{
 			pause: new(time.Duration),
-			told:  host.Errorf(host.DeadlineExceeded, "the lock expired: the worker neither settled the message nor extended the lock in time"),
+			told: host.Errorf(host.DeadlineExceeded,
+				"the lock expired: the worker neither settled the message nor extended the lock in time"),
 		})
 	case ix == ttlIndex && m.state == pending && m.expires == p.at:
 		return bytes, s.expire(l, m)

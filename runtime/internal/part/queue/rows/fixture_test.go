@@ -178,7 +178,8 @@ func (w *world) wakes() map[string]int64 {
 }
 
 // list reads all messages of a queue with Peek or DeadList, a page at a time.
-func (w *world) list(read func(engine.Reader, *host.QueueListInput) ([]host.ListedMessage, bool, error), queue string) (all []host.ListedMessage) {
+func (w *world) list(read func(engine.Reader, *host.QueueListInput) ([]host.ListedMessage, bool, error),
+	queue string) (all []host.ListedMessage) {
 	w.t.Helper()
 	in := &host.QueueListInput{Queue: queue, Limit: 7}
 	for more := true; more; {
@@ -279,7 +280,8 @@ func (w *world) verify() {
 				continue
 			}
 			first, run := want.first[ix], f.runs[0]
-			fatalIf(w.t, first.before(run.from) || run.exact && first != run.from, "queue %q index %d begins at %+v, counts say %+v", queue, ix, first, run)
+			fatalIf(w.t, first.before(run.from) ||
+				run.exact && first != run.from, "queue %q index %d begins at %+v, counts say %+v", queue, ix, first, run)
 			if ix != readyIndex && (wake == 0 || first.at < wake) {
 				wake = first.at
 			}

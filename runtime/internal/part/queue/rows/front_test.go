@@ -82,7 +82,8 @@ func FuzzMessage(f *testing.F) {
 	}
 	f.Add(full.append(nil))
 	f.Add((&message{state: pending, queue: []byte("q")}).append(nil))
-	f.Add((&message{state: pending, flags: flagSpan | flagTTL, span: host.Span{Trace: [16]byte{1}, ID: [8]byte{2}, Flags: 1}, queue: []byte("q")}).append(nil))
+	f.Add((&message{state: pending, flags: flagSpan | flagTTL,
+		span: host.Span{Trace: [16]byte{1}, ID: [8]byte{2}, Flags: 1}, queue: []byte("q")}).append(nil))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var m message

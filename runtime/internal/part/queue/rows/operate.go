@@ -78,7 +78,9 @@ type Edit struct {
 // if a worker holds it.
 func (s *Set) Replace(queue string, id uint64, e Edit) (before, after host.ListedMessage, err error) {
 	if p := e.Priority; p != nil && (*p < -host.MaxQueuePriority || *p > host.MaxQueuePriority) {
-		return before, after, host.Errorf(host.InvalidArgument, "priority: %d, want %d to %d", *p, -host.MaxQueuePriority, host.MaxQueuePriority).With("field", "priority")
+		return before, after,
+			host.Errorf(host.InvalidArgument, "priority: %d, want %d to %d", *p,
+				-host.MaxQueuePriority, host.MaxQueuePriority).With("field", "priority")
 	}
 	l, err := s.openAny(queue)
 	if err != nil {
@@ -97,9 +99,11 @@ func (s *Set) Replace(queue string, id uint64, e Edit) (before, after host.Liste
 	case m.state == locked:
 		return before, after, host.Errorf(host.FailedPrecondition, "a worker holds message %d", id).Retry()
 	case m.state == dead && e.Delay != nil:
-		return before, after, host.Errorf(host.InvalidArgument, "delay_ms: a dead letter has no delay").With("field", "delay_ms")
+		return before, after,
+			host.Errorf(host.InvalidArgument, "delay_ms: a dead letter has no delay").With("field", "delay_ms")
 	case len(e.Body) > l.cfg.MessageBytes:
-		return before, after, host.OverLimit("body", int64(l.cfg.MessageBytes), int64(len(e.Body))).With("field", "body")
+		return before, after,
+			host.OverLimit("body", int64(l.cfg.MessageBytes), int64(len(e.Body))).With("field", "body")
 	}
 	if grows := int64(len(e.Body) - len(m.body)); e.Body != nil && m.state != dead {
 		if err := l.room(0, grows); err != nil {

@@ -165,9 +165,11 @@ func TestWhatIsMoreThanATurnMayWriteTakesSeveral(t *testing.T) {
 		n    func(host.QueueStats) int64
 	}{
 		{"delays end", func(s *Set) error { return s.Due("jobs", 0) }, func(st host.QueueStats) int64 { return st.Pending }},
-		{"receive", func(s *Set) error { _, err := s.Receive("jobs", 100, time.Second); return err }, func(st host.QueueStats) int64 { return st.Processing }},
+		{"receive", func(s *Set) error { _, err := s.Receive("jobs", 100, time.Second); return err },
+			func(st host.QueueStats) int64 { return st.Processing }},
 		{"locks end", func(s *Set) error { return s.Due("jobs", 0) }, func(st host.QueueStats) int64 { return st.Dead }},
-		{"requeue", func(s *Set) error { _, err := s.RequeueDead("jobs", nil, true); return err }, func(st host.QueueStats) int64 { return st.Pending }},
+		{"requeue", func(s *Set) error { _, err := s.RequeueDead("jobs", nil, true); return err },
+			func(st host.QueueStats) int64 { return st.Pending }},
 	} {
 		if step.does != "receive" {
 			w.now = w.now.Add(time.Minute)

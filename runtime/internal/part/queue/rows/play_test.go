@@ -147,7 +147,8 @@ func (p *player) stepTake(s *Set, q string, cfg host.Queue, now int64) {
 	if k < len(p.taken) {
 		r := p.taken[k]
 		must(p.t, s.Return(r))
-		back := modelMessage{id: int64(r.ID), sent: r.Sent.UnixMilli(), queue: q, body: string(r.Body), dedup: r.DedupID, state: pending, attempts: r.Attempt - 1}
+		back := modelMessage{id: int64(r.ID), sent: r.Sent.UnixMilli(), queue: q, body: string(r.Body),
+			dedup: r.DedupID, state: pending, attempts: r.Attempt - 1}
 		if len(want) > 0 {
 			back.priority = max(0, want[0].priority)
 		}
@@ -180,7 +181,8 @@ func (p *player) stepTake(s *Set, q string, cfg host.Queue, now int64) {
 // same compares a message that is handed out with the model's, before its attempt is counted.
 func (p *player) same(got *host.Received, want modelMessage) {
 	p.t.Helper()
-	if int64(got.ID) != want.id || got.Queue != want.queue || string(got.Body) != want.body || got.Attempt != want.attempts+1 || got.Priority != want.priority ||
+	if int64(got.ID) != want.id || got.Queue != want.queue || string(got.Body) != want.body ||
+		got.Attempt != want.attempts+1 || got.Priority != want.priority ||
 		got.Sent.UnixMilli() != want.sent || got.DedupID != want.dedup || got.WantReply != want.wantReply {
 		p.t.Fatalf("got %+v, want %+v", got, want)
 	}
@@ -300,7 +302,8 @@ func (p *player) stepSettle(s *Set, q string, cfg host.Queue, now int64) {
 		_, lost, err = s.Extend(q, receipts, lock)
 	}
 	must(p.t, err)
-	fatalIf(p.t, n != settled || !slices.Equal(lost, wantLost), "kind %d: settled %d lost %v, want %d and %v", kind, n, lost, settled, wantLost)
+	fatalIf(p.t, n != settled ||
+		!slices.Equal(lost, wantLost), "kind %d: settled %d lost %v, want %d and %v", kind, n, lost, settled, wantLost)
 }
 
 func (p *player) stepOperate(s *Set, q string, cfg host.Queue, now int64) {
@@ -445,7 +448,8 @@ func (p *player) compare() {
 		if l := p.model.in(q, delayed, byUntil); len(l) > 0 && (next == 0 || byUntil(l[0]) < next) {
 			next = byUntil(l[0])
 		}
-		fatalIf(p.t, at(got.Oldest) != oldest || at(got.NextDue) != next, "stats %+v, want the oldest from %d and the next due at %d", got, oldest, next)
+		fatalIf(p.t, at(got.Oldest) != oldest ||
+			at(got.NextDue) != next, "stats %+v, want the oldest from %d and the next due at %d", got, oldest, next)
 		got.Oldest, got.NextDue = nil, nil
 		if want := p.modelStats(q); got != want {
 			p.t.Fatalf("stats of %s\n got %+v\nwant %+v", q, got, want)

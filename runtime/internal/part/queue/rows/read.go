@@ -218,7 +218,8 @@ type listing struct {
 	parse func(m *message, e *engine.Entry) error
 }
 
-func list(rows engine.Reader, in *host.QueueListInput, from listing) (listed []host.ListedMessage, more bool, err error) {
+func list(rows engine.Reader, in *host.QueueListInput, from listing) (listed []host.ListedMessage,
+	more bool, err error) {
 	limit := in.Limit
 	if limit == 0 {
 		limit = 100
@@ -227,7 +228,9 @@ func list(rows engine.Reader, in *host.QueueListInput, from listing) (listed []h
 	case !possible(in.Queue):
 		return nil, false, Unknown(in.Queue)
 	case limit < 1 || limit > host.MaxQueueBatch:
-		return nil, false, host.Errorf(host.InvalidArgument, "limit: %d, want 1 to %d", limit, host.MaxQueueBatch).With("field", "limit")
+		return nil, false,
+			host.Errorf(host.InvalidArgument, "limit: %d, want 1 to %d", limit, host.MaxQueueBatch).
+				With("field", "limit")
 	case len(in.IDs) > host.MaxQueueBatch:
 		return nil, false, host.OverLimit("ids", host.MaxQueueBatch, int64(len(in.IDs))).With("field", "ids")
 	}

@@ -171,7 +171,8 @@ func (s *Set) Receive(queue string, limit int, lock time.Duration) ([]host.Recei
 		return nil, err
 	}
 	if limit < 1 || limit > host.MaxQueueBatch {
-		return nil, host.Errorf(host.InvalidArgument, "limit: %d, want 1 to %d", limit, host.MaxQueueBatch).With("field", "limit")
+		return nil, host.Errorf(host.InvalidArgument, "limit: %d, want 1 to %d", limit,
+			host.MaxQueueBatch).With("field", "limit")
 	}
 	if lock == 0 {
 		lock = l.cfg.Lock
@@ -247,7 +248,8 @@ func (s *Set) each(places []place, visit func(*message) (bool, error)) error {
 			continue
 		}
 		page, err := s.rows.List(engine.ListQuery{
-			Start: keyspace.QueueMessage.Append(nil, places[0].id), End: keyspace.QueueMessage.Append(nil, places[n-1].id+1),
+			Start: keyspace.QueueMessage.Append(nil,
+				places[0].id), End: keyspace.QueueMessage.Append(nil, places[n-1].id+1),
 			MaxBytes: maxReceiveBytes, Limit: 2 * n,
 		})
 		if err != nil {

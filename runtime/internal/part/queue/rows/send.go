@@ -75,7 +75,8 @@ func Check(cfg *host.Queue, messages []host.Enqueue) error {
 func CheckCount(n int) error {
 	switch {
 	case n == 0:
-		return host.Errorf(host.InvalidArgument, "messages: there are none, want 1 to %d", host.MaxQueueBatch).With("field", "messages")
+		return host.Errorf(host.InvalidArgument, "messages: there are none, want 1 to %d",
+			host.MaxQueueBatch).With("field", "messages")
 	case n > host.MaxQueueBatch:
 		return host.OverLimit("messages", host.MaxQueueBatch, int64(n)).With("field", "messages")
 	}
@@ -107,7 +108,8 @@ func tooMany(queue, what string, limit, actual int64) *host.Error {
 }
 
 func full(queue, what string, limit, actual int64) *host.Error {
-	e := host.Errorf(host.Overloaded, "queue %q is full: it would have %d %s, its limit is %d", queue, actual, what, limit)
+	e := host.Errorf(host.Overloaded, "queue %q is full: it would have %d %s, its limit is %d",
+		queue, actual, what, limit)
 	e.Retryable = true
 	e.Metadata = map[string]string{
 		"what": what, "limit": strconv.FormatInt(limit, 10), "actual": strconv.FormatInt(actual, 10),

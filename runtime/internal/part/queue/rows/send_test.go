@@ -61,8 +61,10 @@ func TestCallsThatAreRefusedSayWhyAndDoNothing(t *testing.T) {
 		"receive elsewhere": {receive("other", 1, 0), host.NotFound, "has no queue"},
 		"next elsewhere":    {func(s *Set) error { _, _, err := s.Next("other"); return err }, host.NotFound, "has no queue"},
 		"many receipts":     {func(s *Set) error { _, _, err := s.Ack("jobs", many, nil); return err }, host.TooLarge, "receipts: 1001"},
-		"negative retry":    {func(s *Set) error { _, _, err := s.Nack("jobs", nil, &negative, "", false); return err }, host.InvalidArgument, "delay_ms:"},
-		"long extension":    {func(s *Set) error { _, _, err := s.Extend("jobs", nil, month); return err }, host.InvalidArgument, "lock_ms:"},
+		"negative retry": {func(s *Set) error { _, _, err := s.Nack("jobs", nil, &negative, "", false); return err },
+			host.InvalidArgument, "delay_ms:"},
+		"long extension": {func(s *Set) error { _, _, err := s.Extend("jobs", nil, month); return err },
+			host.InvalidArgument, "lock_ms:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, host.Queue{Name: "jobs", Messages: 3, Bytes: 10, MessageBytes: 6})

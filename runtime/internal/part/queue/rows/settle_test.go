@@ -90,7 +90,8 @@ func TestTheFailureThatASenderReadsHasItsMetadata(t *testing.T) {
 	w.verify()
 	for i, want := range []map[string]string{large.Metadata, {"b": "kept"}, large.Metadata} {
 		res, _, err := ResultOf(w.space.Writes(), "jobs", sent[i].ID, w.now)
-		errorIf(t, err != nil || res.Err == nil || !maps.Equal(res.Err.Metadata, want), "message %d: %+v %v, want metadata %v", i, res.Err, err, want)
+		errorIf(t, err != nil || res.Err == nil ||
+			!maps.Equal(res.Err.Metadata, want), "message %d: %+v %v, want metadata %v", i, res.Err, err, want)
 	}
 	// Releases before this one kept none.
 	old := appendText(appendText(appendText([]byte{format, 1}, "jobs"), "too_large"), "rows: 11")

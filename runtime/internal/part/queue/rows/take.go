@@ -96,8 +96,9 @@ func (s *Set) Return(r *host.Received) error {
 	}
 	s.key = keyspace.QueueMessage.Append(s.key[:0], m.id)
 	s.value = m.append(s.value[:0])
-	err = s.fail(s.rows.Put(s.key, s.value, engine.PutOptions{Exempt: true})) // it was there before, and is no longer in the history
-	m.body = nil                                                              // it is the caller's
+	// it was there before, and is no longer in the history
+	err = s.fail(s.rows.Put(s.key, s.value, engine.PutOptions{Exempt: true}))
+	m.body = nil // it is the caller's
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,8 @@ func walkRun(
 	if end.before(upTo) {
 		upTo = end
 	}
-	for window := int64(max(firstWindow, 2*(want-len(found)))); len(found) < want && from.before(upTo); window *= windowGrowth {
+	for window := int64(max(firstWindow, 2*(want-len(found)))); len(found) < want &&
+		from.before(upTo); window *= windowGrowth {
 		to := upTo
 		if window <= lastWindow {
 			to = from
@@ -65,7 +66,8 @@ func walkRun(
 			}
 		}
 		page, err := rows.List(engine.ListQuery{
-			Start: appendPlace(nil, prefix, from), End: appendPlace(nil, prefix, to), Limit: want - len(found), KeysOnly: true,
+			Start: appendPlace(nil, prefix, from), End: appendPlace(nil, prefix,
+				to), Limit: want - len(found), KeysOnly: true,
 		})
 		if err != nil {
 			return nil, err

@@ -72,7 +72,8 @@ func invalid(field, text string) *host.Error {
 
 // check returns the record of what a caller wants, and its expression if it has one.
 func (b *Book) check(s *host.Schedule) (r scheduleRecord, c *clock, err error) {
-	r = scheduleRecord{Cron: s.Cron, Zone: s.Zone, Every: s.Every, Missed: s.Missed, CatchUp: s.CatchUp, KeepRuns: s.KeepRuns, Payload: s.Payload}
+	r = scheduleRecord{Cron: s.Cron, Zone: s.Zone, Every: s.Every, Missed: s.Missed,
+		CatchUp: s.CatchUp, KeepRuns: s.KeepRuns, Payload: s.Payload}
 	var second string // the rule that is one too many
 	switch {
 	case s.At != nil && (s.Cron != "" || s.Every != 0):
@@ -106,7 +107,8 @@ func (b *Book) check(s *host.Schedule) (r scheduleRecord, c *clock, err error) {
 	case s.KeepRuns > host.MaxScheduleRuns:
 		return r, nil, invalid("keep_runs", "it is over 1,000")
 	case len(s.Payload) > maxPayload:
-		return r, nil, host.OverLimit("schedule payload bytes", maxPayload, int64(len(s.Payload))).With("field", "payload")
+		return r, nil, host.OverLimit("schedule payload bytes", maxPayload, int64(len(s.Payload))).
+			With("field", "payload")
 	}
 	switch r.Missed {
 	case "":
@@ -184,7 +186,8 @@ func (b *Book) put(name, instance string, r *scheduleRecord, o engine.PutOptions
 		b.clearWake(was, name, instance)
 	}
 	if r.Wake != 0 {
-		b.rows.SetWake(r.Wake, keyspace.WakeSchedule, name, instance) // also if it stands: it may have fired, and must fire again
+		// also if it stands: it may have fired, and must fire again
+		b.rows.SetWake(r.Wake, keyspace.WakeSchedule, name, instance)
 	}
 	return true, nil
 }
@@ -206,7 +209,8 @@ func (b *Book) Cancel(name, instance string) (bool, error) {
 
 func (b *Book) remove(name, instance string, r *scheduleRecord) error {
 	if runs := keyspace.ScheduleRun.Prefix(nil, name, instance); r.Ran {
-		if _, err := b.rows.DeleteRange(keyspace.ScheduleRun.Append(nil, name, instance, r.First), keyspace.TupleEnd(runs)); err != nil {
+		if _, err := b.rows.DeleteRange(keyspace.ScheduleRun.Append(nil, name, instance, r.First),
+			keyspace.TupleEnd(runs)); err != nil {
 			return err
 		}
 	}
@@ -228,10 +232,12 @@ func (b *Book) Trigger(name, instance string) (host.Schedule, error) {
 		return host.Schedule{}, err
 	}
 	if !found {
-		return host.Schedule{}, host.Errorf(host.NotFound, "there is no schedule %s with instance %s", quote(name), quote(instance))
+		return host.Schedule{},
+			host.Errorf(host.NotFound, "there is no schedule %s with instance %s", quote(name), quote(instance))
 	}
 	if len(r.Triggers) >= maxTriggers {
-		return host.Schedule{}, host.Errorf(host.Overloaded, "%d triggered runs of the schedule wait", len(r.Triggers)).Retry()
+		return host.Schedule{},
+			host.Errorf(host.Overloaded, "%d triggered runs of the schedule wait", len(r.Triggers)).Retry()
 	}
 	r.Triggers = append(r.Triggers, b.now)
 	_, err = b.put(name, instance, &r, engine.PutOptions{})

@@ -36,7 +36,8 @@ type node struct {
 
 func newNode(t testing.TB) *node {
 	t.Helper()
-	store, err := engine.Open(context.Background(), engine.Options{Dir: "store", Disk: engine.NewDisk(), Logger: slog.New(slog.DiscardHandler)})
+	store, err := engine.Open(context.Background(),
+		engine.Options{Dir: "store", Disk: engine.NewDisk(), Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	space, err := store.OpenSpace(actorID)
@@ -189,7 +190,8 @@ func TestTicksThatAreLateOrMissed(t *testing.T) {
 			want: "00:00:10#1.1+0 00:00:20#2.1+0 00:00:30#3.1+0"},
 		{s: host.Schedule{Every: tenSeconds, Missed: host.MissedNone}, took: 35 * time.Second, up: 95 * time.Second,
 			want: "00:00:10#1.1+0 00:00:50#2.1+3 00:01:30#3.1+3", skipped: 9},
-		{s: host.Schedule{Every: tenSeconds, Missed: host.MissedNone}, busy: 25 * time.Second, want: "00:00:20#1.1+1", skipped: 1}, // late, and not missed
+		// late, and not missed
+		{s: host.Schedule{Every: tenSeconds, Missed: host.MissedNone}, busy: 25 * time.Second, want: "00:00:20#1.1+1", skipped: 1},
 
 		{s: host.Schedule{At: &at, Missed: host.MissedOnce}, down: hour, then: hour, want: "00:10:00#1.1+0"},
 		{s: host.Schedule{At: &at, Missed: host.MissedAll}, down: hour, then: hour, want: "00:10:00#1.1+0"},
@@ -232,7 +234,8 @@ func TestOneShotThatFailsIsTriedAgainWithGrowingPausesAndEndsWithItsRun(t *testi
 	n.until(begin.Add(minute + 8*time.Second))
 	n.want("00:01:00#1.1+0", "00:01:00#1.2+0", "00:01:00#1.3+0", "00:01:00#1.4+0") // at 60, 61, 63, 67 s
 	s := n.get("s")
-	fatalIf(t, s.Attempts != 4 || s.Runs != 0 || s.LastResult != "error" || s.LastError != "failed_precondition: boom" || !s.Next.Equal(at), "%+v", s)
+	fatalIf(t, s.Attempts != 4 || s.Runs != 0 || s.LastResult != "error" ||
+		s.LastError != "failed_precondition: boom" || !s.Next.Equal(at), "%+v", s)
 	runs := n.runs("s")
 	fatalIf(t, len(runs) != 1 || runs[0].Attempt != 4, "%+v", runs)
 	// The payload can be changed meanwhile.
@@ -255,7 +258,8 @@ func TestSameRuleKeepsTheNextTickAndTheCounts(t *testing.T) {
 	_, changed, err := n.book().Set(host.Schedule{Name: "s", Every: 600_000, Payload: host.Raw("a")})
 	fatalIf(t, changed || err != nil, "setting what is so writes something %v", err)
 	s := n.set(host.Schedule{Name: "s", Every: 600_000, Payload: host.Raw("b"), Missed: host.MissedAll, KeepRuns: 1})
-	if !s.Next.Equal(*before.Next) || s.Runs != 2 || string(s.Payload) != "b" || s.CatchUp != host.DefaultScheduleCatchUp || len(n.runs("s")) != 1 {
+	if !s.Next.Equal(*before.Next) || s.Runs != 2 || string(s.Payload) != "b" ||
+		s.CatchUp != host.DefaultScheduleCatchUp || len(n.runs("s")) != 1 {
 		t.Fatalf("%+v of %+v", s, before)
 	}
 	s = n.set(host.Schedule{Name: "s", Every: 900_000, Payload: host.Raw("b")})
@@ -277,7 +281,12 @@ func TestHandlerMayChangeAndCancelItsOwnSchedule(t *testing.T) {
 	}{
 		{"cancel", func(b *Book) error { _, err := b.Cancel("s", ""); return err }, nil, 0},
 		{"another rule", func(b *Book) error { _, _, err := b.Set(host.Schedule{Name: "s", At: &later}); return err }, &later, 1},
-		{"the same rule", func(b *Book) error { _, _, err := b.Set(host.Schedule{Name: "s", Every: 3_600_000}); return err }, timeOf(begin.Add(2 * hour).UnixMilli()), 1},
+		{"the same rule",
+			func(b *Book) error {
+				_, _,
+					err := b.Set(host.Schedule{Name: "s", Every: 3_600_000})
+				return err
+			}, timeOf(begin.Add(2 * hour).UnixMilli()), 1},
 		{"cancel and set", func(b *Book) error {
 			b.Cancel("s", "")
 			_, _, err := b.Set(host.Schedule{Name: "s", Every: 1_800_000})

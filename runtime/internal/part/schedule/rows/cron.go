@@ -108,7 +108,8 @@ func (c *clock) next(t time.Time) time.Time {
 		tick := wall.Add(-offset)
 		if gap > 0 && from.Before(start.Add(gap)) {
 			// The wall clock times that were left out, as long after the change.
-			if late := c.match(from.Add(offset - gap)).Add(gap - offset); late.Before(start.Add(gap)) && late.Before(tick) {
+			if late := c.match(from.Add(offset - gap)).
+				Add(gap - offset); late.Before(start.Add(gap)) && late.Before(tick) {
 				tick = late
 			}
 		}

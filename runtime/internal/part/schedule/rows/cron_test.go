@@ -25,11 +25,13 @@ func TestTicksOfExpressions(t *testing.T) {
 		want                   []string
 	}{
 		{"minutes", "*/20 * * * *", "", "2026-01-01 00:00:00 +0000", []string{"2026-01-01 00:20:00 +0000", "2026-01-01 00:40:00 +0000"}},
-		{"seconds first", "30 0 12 * * *", "", "2026-01-01 00:00:00 +0000", []string{"2026-01-01 12:00:30 +0000", "2026-01-02 12:00:30 +0000"}},
+		{"seconds first", "30 0 12 * * *", "", "2026-01-01 00:00:00 +0000",
+			[]string{"2026-01-01 12:00:30 +0000", "2026-01-02 12:00:30 +0000"}},
 		{"a descriptor", "@monthly", "", "2026-01-15 00:00:00 +0000", []string{"2026-02-01 00:00:00 +0000"}},
 		{"in capitals", "0 0 * MAR THU", "", "2026-01-01 00:00:00 +0000", []string{"2026-03-05 00:00:00 +0000"}},
 		{"Sunday is 0 and 7", "0 0 * * 7", "", "2026-01-01 00:00:00 +0000", []string{"2026-01-04 00:00:00 +0000"}},
-		{"either day, as in crontab", "0 0 13 * 5", "", "2026-01-01 00:00:00 +0000", []string{"2026-01-02 00:00:00 +0000", "2026-01-09 00:00:00 +0000", "2026-01-13 00:00:00 +0000"}},
+		{"either day, as in crontab", "0 0 13 * 5", "", "2026-01-01 00:00:00 +0000",
+			[]string{"2026-01-02 00:00:00 +0000", "2026-01-09 00:00:00 +0000", "2026-01-13 00:00:00 +0000"}},
 		{"leap day", "0 0 29 2 *", "", "2025-01-01 00:00:00 +0000", []string{"2028-02-29 00:00:00 +0000", "2032-02-29 00:00:00 +0000"}},
 		{"leap day over 2100", "0 0 29 2 *", "", "2097-01-01 00:00:00 +0000", []string{"2104-02-29 00:00:00 +0000"}},
 		{"the 31st", "0 0 31 * *", "", "2026-01-31 00:00:00 +0000", []string{"2026-03-31 00:00:00 +0000", "2026-05-31 00:00:00 +0000"}},
@@ -37,23 +39,35 @@ func TestTicksOfExpressions(t *testing.T) {
 
 		// Europe/Zurich: 2026-03-29 2:00 +0100 becomes 3:00 +0200, 2026-10-25 3:00 +0200 becomes
 		// 2:00 +0100.
-		{"a time that does not exist", "30 2 * * *", "Europe/Zurich", "2026-03-28 12:00:00 +0100", []string{"2026-03-29 03:30:00 +0200", "2026-03-30 02:30:00 +0200"}},
-		{"from right before the gap", "30 2 * * *", "Europe/Zurich", "2026-03-29 01:59:59 +0100", []string{"2026-03-29 03:30:00 +0200", "2026-03-30 02:30:00 +0200"}},
-		{"two ticks that meet are one", "30 2,3 * * *", "Europe/Zurich", "2026-03-29 00:00:00 +0100", []string{"2026-03-29 03:30:00 +0200", "2026-03-30 02:30:00 +0200"}},
-		{"quarters over the gap", "*/30 * * * *", "Europe/Zurich", "2026-03-29 01:15:00 +0100", []string{"2026-03-29 01:30:00 +0100", "2026-03-29 03:00:00 +0200", "2026-03-29 03:30:00 +0200", "2026-03-29 04:00:00 +0200"}},
-		{"a time that comes twice", "30 2 * * *", "Europe/Zurich", "2026-10-24 12:00:00 +0200", []string{"2026-10-25 02:30:00 +0200", "2026-10-26 02:30:00 +0100"}},
+		{"a time that does not exist", "30 2 * * *", "Europe/Zurich", "2026-03-28 12:00:00 +0100",
+			[]string{"2026-03-29 03:30:00 +0200", "2026-03-30 02:30:00 +0200"}},
+		{"from right before the gap", "30 2 * * *", "Europe/Zurich", "2026-03-29 01:59:59 +0100",
+			[]string{"2026-03-29 03:30:00 +0200", "2026-03-30 02:30:00 +0200"}},
+		{"two ticks that meet are one", "30 2,3 * * *", "Europe/Zurich", "2026-03-29 00:00:00 +0100",
+			[]string{"2026-03-29 03:30:00 +0200", "2026-03-30 02:30:00 +0200"}},
+		{"quarters over the gap", "*/30 * * * *", "Europe/Zurich", "2026-03-29 01:15:00 +0100",
+			[]string{"2026-03-29 01:30:00 +0100", "2026-03-29 03:00:00 +0200", "2026-03-29 03:30:00 +0200", "2026-03-29 04:00:00 +0200"}},
+		{"a time that comes twice", "30 2 * * *", "Europe/Zurich", "2026-10-24 12:00:00 +0200",
+			[]string{"2026-10-25 02:30:00 +0200", "2026-10-26 02:30:00 +0100"}},
 		{"between the two", "30 2 * * *", "Europe/Zurich", "2026-10-25 02:15:00 +0100", []string{"2026-10-26 02:30:00 +0100"}},
-		{"every hour in both hours", "30 * * * *", "Europe/Zurich", "2026-10-25 02:00:00 +0200", []string{"2026-10-25 02:30:00 +0200", "2026-10-25 02:30:00 +0100", "2026-10-25 03:30:00 +0100"}},
+		{"every hour in both hours", "30 * * * *", "Europe/Zurich", "2026-10-25 02:00:00 +0200",
+			[]string{"2026-10-25 02:30:00 +0200", "2026-10-25 02:30:00 +0100", "2026-10-25 03:30:00 +0100"}},
 
 		// America/New_York: 2026-03-08 2:00 -0500 becomes 3:00 -0400, 2026-11-01 2:00 -0400 becomes
 		// 1:00 -0500.
-		{"New York, forward", "15 2 * * *", "America/New_York", "2026-03-07 12:00:00 -0500", []string{"2026-03-08 03:15:00 -0400", "2026-03-09 02:15:00 -0400"}},
-		{"New York, back", "15 1 * * *", "America/New_York", "2026-10-31 12:00:00 -0400", []string{"2026-11-01 01:15:00 -0400", "2026-11-02 01:15:00 -0500"}},
-		{"every other hour is not every hour", "0 */2 * * *", "Europe/Zurich", "2026-10-25 01:00:00 +0200", []string{"2026-10-25 02:00:00 +0200", "2026-10-25 04:00:00 +0100"}},
+		{"New York, forward", "15 2 * * *", "America/New_York", "2026-03-07 12:00:00 -0500",
+			[]string{"2026-03-08 03:15:00 -0400", "2026-03-09 02:15:00 -0400"}},
+		{"New York, back", "15 1 * * *", "America/New_York", "2026-10-31 12:00:00 -0400",
+			[]string{"2026-11-01 01:15:00 -0400", "2026-11-02 01:15:00 -0500"}},
+		{"every other hour is not every hour", "0 */2 * * *", "Europe/Zurich", "2026-10-25 01:00:00 +0200",
+			[]string{"2026-10-25 02:00:00 +0200", "2026-10-25 04:00:00 +0100"}},
 
-		{"half an hour forward", "15 2 * * *", "Australia/Lord_Howe", "2026-10-03 12:00:00 +1030", []string{"2026-10-04 02:45:00 +1100", "2026-10-05 02:15:00 +1100"}},
-		{"a midnight that does not exist", "0 0 * * *", "America/Sao_Paulo", "2017-10-14 12:00:00 -0300", []string{"2017-10-15 01:00:00 -0200", "2017-10-16 00:00:00 -0200"}},
-		{"a day that does not exist", "0 12 30 12 *", "Pacific/Apia", "2011-12-01 00:00:00 -1000", []string{"2011-12-31 12:00:00 +1400", "2012-12-30 12:00:00 +1400"}},
+		{"half an hour forward", "15 2 * * *", "Australia/Lord_Howe", "2026-10-03 12:00:00 +1030",
+			[]string{"2026-10-04 02:45:00 +1100", "2026-10-05 02:15:00 +1100"}},
+		{"a midnight that does not exist", "0 0 * * *", "America/Sao_Paulo", "2017-10-14 12:00:00 -0300",
+			[]string{"2017-10-15 01:00:00 -0200", "2017-10-16 00:00:00 -0200"}},
+		{"a day that does not exist", "0 12 30 12 *", "Pacific/Apia", "2011-12-01 00:00:00 -1000",
+			[]string{"2011-12-31 12:00:00 +1400", "2012-12-30 12:00:00 +1400"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at, err := time.Parse(layout, c.from)
@@ -81,7 +95,8 @@ func (c *clock) ticks(t time.Time) bool {
 		if (c.spec.Dom|c.spec.Dow)&star != 0 {
 			day = dom && dow
 		}
-		return day && bit(c.spec.Month, int(wall.Month())) && bit(c.spec.Hour, wall.Hour()) && bit(c.spec.Minute, wall.Minute()) && wall.Second() == 0
+		return day && bit(c.spec.Month, int(wall.Month())) && bit(c.spec.Hour, wall.Hour()) &&
+			bit(c.spec.Minute, wall.Minute()) && wall.Second() == 0
 	}
 	since := t.Sub(start)
 	if since < gap && matches(t.UTC().Add(offset-gap)) {
@@ -112,7 +127,8 @@ func TestTicksAgreeWithTheirDefinitionMinuteByMinute(t *testing.T) {
 		must(t, err)
 		first = first.Add(-36 * time.Hour)
 		for range 15 {
-			expr := field(0, 59) + " " + []string{"*", "2", "0-3", "*/2", field(0, 23)}[r.IntN(5)] + " " + []string{"*", field(1, 28)}[r.IntN(2)] + " * " + []string{"*", field(0, 6)}[r.IntN(2)]
+			expr := field(0, 59) + " " + []string{"*", "2", "0-3", "*/2", field(0, 23)}[r.IntN(5)] + " " +
+				[]string{"*", field(1, 28)}[r.IntN(2)] + " * " + []string{"*", field(0, 6)}[r.IntN(2)]
 			c := mustClock(t, expr, zone)
 			next := c.next(first.Add(-time.Minute))
 			for at := first; at.Before(first.Add(72 * time.Hour)); at = at.Add(time.Minute) {
@@ -196,7 +212,8 @@ func TestTheParserTakesWhatTheCheckOfFieldsTakes(t *testing.T) {
 }
 
 func FuzzCron(f *testing.F) {
-	for _, s := range []string{"*/5 * * * *", "0 0 29 2 *", "@daily", ", * * * *", "1-5/2 0 22-2 * 1,5", "0 0 31 2 *", "59 59 23 * DEC SUN"} {
+	for _, s := range []string{"*/5 * * * *", "0 0 29 2 *", "@daily", ", * * * *", "1-5/2 0 22-2 * 1,5", "0 0 31 2 *",
+		"59 59 23 * DEC SUN"} {
 		f.Add(s, "Europe/Zurich", int64(1_774_742_399_000))
 	}
 	f.Fuzz(func(t *testing.T, expr, zone string, ms int64) {

@@ -37,7 +37,8 @@ func Due(rows engine.Reader, name, instance string, due int64, now, able time.Ti
 	if err != nil {
 		return nil, err
 	}
-	f := &Firing{Tick: host.Tick{Name: name, Instance: instance, Run: r.Runs + 1, Attempt: 1}, Payload: r.Payload, created: r.Created}
+	f := &Firing{Tick: host.Tick{Name: name, Instance: instance, Run: r.Runs + 1, Attempt: 1},
+		Payload: r.Payload, created: r.Created}
 	if try := r.tryAt(); len(r.Triggers) > 0 && (try == 0 || r.Triggers[0] < try) {
 		f.Tick.Due = time.UnixMilli(r.Triggers[0]).UTC()
 		return f, nil
@@ -165,7 +166,8 @@ func (b *Book) Failed(f *Firing, cause *host.Error, reason string, started, fini
 const maxError = 1024
 
 // settle writes the result of a run.
-func (b *Book) settle(f *Firing, r *scheduleRecord, cause *host.Error, reason string, started, finished time.Time) error {
+func (b *Book) settle(f *Firing, r *scheduleRecord, cause *host.Error, reason string, started,
+	finished time.Time) error {
 	run := runRecord{
 		Due: f.Tick.Due.UnixMilli(), Started: clampMS(started), Finished: clampMS(finished), Attempt: f.Tick.Attempt, Passed: f.Tick.Missed,
 	}

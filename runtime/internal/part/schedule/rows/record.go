@@ -133,7 +133,8 @@ func (r *scheduleRecord) decode(value []byte) error {
 			return &engine.CorruptError{Reason: "a time of a schedule is out of range"}
 		}
 	}
-	if r.Missed == host.MissedAll && r.CatchUp == 0 || r.KeepRuns < 0 || r.KeepRuns > host.MaxScheduleRuns || r.CatchUp < 0 || r.CatchUp > host.MaxScheduleCatchUp || r.Attempts < 0 {
+	if r.Missed == host.MissedAll && r.CatchUp == 0 || r.KeepRuns < 0 ||
+		r.KeepRuns > host.MaxScheduleRuns || r.CatchUp < 0 || r.CatchUp > host.MaxScheduleCatchUp || r.Attempts < 0 {
 		return &engine.CorruptError{Reason: "a count of a schedule is out of range"}
 	}
 	return nil
@@ -184,7 +185,8 @@ func Get(rows engine.Reader, name, instance string) (host.Schedule, bool, error)
 // List returns the schedules of a name, or all if name is "", in the order of name and instance.
 func List(rows engine.Reader, name string) ([]host.Schedule, error) {
 	all := []host.Schedule{}
-	err := each(rows, name, func(name, instance string, r *scheduleRecord) { all = append(all, r.schedule(name, instance)) })
+	err := each(rows, name,
+		func(name, instance string, r *scheduleRecord) { all = append(all, r.schedule(name, instance)) })
 	return all, err
 }
 
@@ -216,7 +218,8 @@ func Runs(rows engine.Reader, name, instance string) ([]host.ScheduleRun, error)
 	}
 	prefix := keyspace.ScheduleRun.Prefix(nil, name, instance)
 	page, err := rows.List(engine.ListQuery{
-		Start: keyspace.ScheduleRun.Append(nil, name, instance, first), End: keyspace.TupleEnd(prefix), Reverse: true, Limit: r.KeepRuns,
+		Start: keyspace.ScheduleRun.Append(nil, name, instance,
+			first), End: keyspace.TupleEnd(prefix), Reverse: true, Limit: r.KeepRuns,
 	})
 	if err != nil {
 		return nil, err
@@ -231,7 +234,8 @@ func Runs(rows engine.Reader, name, instance string) ([]host.ScheduleRun, error)
 			return nil, err
 		}
 		h := host.ScheduleRun{
-			Run: number, Due: time.UnixMilli(run.Due).UTC(), Started: time.UnixMilli(run.Started).UTC(), Finished: time.UnixMilli(run.Finished).UTC(),
+			Run: number, Due: time.UnixMilli(run.Due).UTC(), Started: time.UnixMilli(run.Started).
+				UTC(), Finished: time.UnixMilli(run.Finished).UTC(),
 			Result: "ok", Error: run.Error, Attempt: run.Attempt, Missed: run.Passed,
 		}
 		if run.Failed {

@@ -129,7 +129,8 @@ func (m *model) check(t *testing.T, rows engine.Reader, now time.Time, cfg *host
 			same := slices.EqualFunc(p.Items, want, func(a host.StreamItem, b modelItem) bool {
 				return a.Sequence == b.seq && string(a.Data) == b.data && a.Time.Equal(b.time)
 			})
-			fatalIf(t, !same || p.Missed != missed || p.Next != next || p.Closed != (m.closed && next == m.next-1) || p.Reset != (after >= m.next),
+			fatalIf(t, !same || p.Missed != missed || p.Next != next || p.Closed != (m.closed && next == m.next-1) ||
+				p.Reset != (after >= m.next),
 				"after %d, %+v: %+v, the model says %v, missed %d, next %d", after, page, p, want, missed, next)
 		}
 	}

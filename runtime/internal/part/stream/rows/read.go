@@ -27,7 +27,8 @@ func current(rows engine.Reader, now int64, cfg *host.Stream, name string) (m me
 }
 
 func (m *metaRecord) info(name string) host.StreamInfo {
-	i := host.StreamInfo{Stream: name, First: m.First, Last: m.Next - 1, Bytes: int64(m.Total - m.Dropped), Closed: m.Closed}
+	i := host.StreamInfo{Stream: name, First: m.First, Last: m.Next - 1,
+		Bytes: int64(m.Total - m.Dropped), Closed: m.Closed}
 	if m.Updated != 0 {
 		i.Updated = time.UnixMilli(m.Updated).UTC()
 	}
@@ -84,7 +85,8 @@ func List(rows engine.Reader, now time.Time, config func(name string) *host.Stre
 // say: reading begins anew, with the first item that is kept, and the page has Reset set. Next is
 // then less than the position, even if there are no items: a reader must go on from Next, whatever
 // it asked for.
-func Read(rows engine.Reader, now time.Time, cfg *host.Stream, name string, after uint64, limit, maxBytes int) (host.StreamPage, error) {
+func Read(rows engine.Reader, now time.Time, cfg *host.Stream, name string, after uint64, limit,
+	maxBytes int) (host.StreamPage, error) {
 	m, _, err := current(rows, now.UnixMilli(), cfg, name)
 	if err != nil {
 		return host.StreamPage{}, err

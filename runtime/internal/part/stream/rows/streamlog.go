@@ -106,7 +106,8 @@ func (l *Log) Append(cfg *host.Stream, name string, items [][]byte) (uint64, err
 	}
 	m := old
 	m.Deleted = false
-	m.Last = max(l.now, old.Last) // if the clock was set back, items share the time of the last one until it has caught up
+	// if the clock was set back, items share the time of the last one until it has caught up
+	m.Last = max(l.now, old.Last)
 	m.Updated = l.now
 	m.Next += uint64(len(items))
 	batch := make([]item, len(items)) // what the search below asks for before it is written
@@ -132,7 +133,8 @@ func (l *Log) Append(cfg *host.Stream, name string, items [][]byte) (uint64, err
 	for _, it := range batch {
 		if it.seq >= m.First { // more than the stream keeps may be appended at once
 			value = appendItem(value[:0], &it)
-			if err := l.rows.Put(keyspace.StreamItem.Append(nil, name, it.seq), value, engine.PutOptions{New: true, Exempt: l.Exempt}); err != nil {
+			if err := l.rows.Put(keyspace.StreamItem.Append(nil, name, it.seq), value,
+				engine.PutOptions{New: true, Exempt: l.Exempt}); err != nil {
 				undo()
 				return 0, err
 			}
@@ -160,7 +162,8 @@ func checkItems(cfg *host.Stream, items [][]byte) error {
 	limit := min(int64(cfg.ItemBytes), cfg.Bytes)
 	for i, data := range items {
 		if int64(len(data)) > limit {
-			return host.OverLimit("stream item bytes", limit, int64(len(data))).With("field", fmt.Sprintf("items[%d]", i))
+			return host.OverLimit("stream item bytes", limit, int64(len(data))).
+				With("field", fmt.Sprintf("items[%d]", i))
 		}
 	}
 	return nil

@@ -193,7 +193,8 @@ func FuzzItem(f *testing.F) {
 			return
 		}
 		again, err := parseItem(appendItem(nil, &it))
-		fatalIf(t, err != nil || again.time != it.time || again.before != it.before || !bytes.Equal(again.data, it.data), "%v %v %v", again, it, err)
+		fatalIf(t, err != nil || again.time != it.time || again.before != it.before ||
+			!bytes.Equal(again.data, it.data), "%v %v %v", again, it, err)
 	})
 }
 

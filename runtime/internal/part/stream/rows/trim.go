@@ -102,7 +102,8 @@ func (l *Log) remove(name string, m metaRecord, most int) error {
 func (l *Log) removeRows(name string, m *metaRecord, most int) error {
 	end := min(m.First, m.Stored+uint64(most))
 	if end-m.Stored > 8 {
-		if _, err := l.rows.DeleteRange(keyspace.StreamItem.Append(nil, name, m.Stored), keyspace.StreamItem.Append(nil, name, end)); err != nil {
+		if _, err := l.rows.DeleteRange(keyspace.StreamItem.Append(nil, name, m.Stored),
+			keyspace.StreamItem.Append(nil, name, end)); err != nil {
 			return err
 		}
 	} else {

@@ -52,7 +52,8 @@ func run(ctx context.Context, dir string) error {
 	server := httptest.NewServer(node.Handler())
 	call := func(times int) (err error) {
 		for range times {
-			resp, perr := http.Post(server.URL+"/actors/meter/one/-/call/record", "application/json", strings.NewReader("1"))
+			resp, perr := http.Post(server.URL+"/actors/meter/one/-/call/record",
+				"application/json", strings.NewReader("1"))
 			if perr != nil {
 				return perr
 			}
