@@ -38,7 +38,7 @@ func (b *tie) turn(s any, ctx *Context, in any) (out any, err error) {
 
 // output appends the output of the handler, if it has one.
 func (b *tie) output(as host.Codec, dst []byte, out any) ([]byte, error) {
-	if b.out == nil {
+	if b.out == nil || b.out.IsNone() {
 		return dst, nil
 	}
 	return appendOutput(b.decl, b.out, as, dst, out)

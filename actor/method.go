@@ -188,6 +188,9 @@ func (m *method) call(ctx context.Context, node Node, req *host.Request, out any
 // decodeInput decodes an input into what v points to, unless its lists are longer than the tags max
 // of their fields say.
 func decodeInput(d *declared, w *codec.Value, as host.Codec, input []byte, v any) error {
+	if len(input) == 0 && w.IsNone() {
+		return nil
+	}
 	if err := host.CheckLimits(as, input, v); err != nil {
 		return err
 	}
