@@ -218,19 +218,27 @@ func newLogImage(t testing.TB) *image {
 	return m
 }
 
-// eachChange calls f before each operation that changes a disk, with its number.
-func eachChange(disk *Disk, f func(n int)) {
+// eachChange calls f before each operation that changes a disk, with its number, until stop
+// returns.
+func eachChange(disk *Disk, f func(n int)) (stop func()) {
 	var mu sync.Mutex
-	operations := 0
+	operations, stopped := 0, false
 	disk.Fail(func(op, _ string) error {
 		if slices.Contains([]string{"write", "sync", "create", "remove", "rename"}, op) {
 			mu.Lock()
 			defer mu.Unlock()
-			operations++
-			f(operations)
+			if operations++; !stopped {
+				f(operations)
+			}
 		}
 		return nil
 	})
+	return func() {
+		disk.Fail(nil)
+		mu.Lock()
+		defer mu.Unlock()
+		stopped = true
+	}
 }
 
 // removeMarkers removes the markers of a kind, or with "" all of them.
@@ -483,7 +491,7 @@ func TestCrashDuringOpenIsNoDamage(t *testing.T) {
 	for seed := range seeds(1) {
 		o := small(Options{Disk: whole.disk.Crash(seed, 50), MemTableBytes: 64 << 10})
 		cuts, next := map[string]*Disk{}, 1
-		eachChange(o.Disk, func(n int) {
+		stop := eachChange(o.Disk, func(n int) {
 			if n < next {
 				return
 			}
@@ -494,7 +502,7 @@ func TestCrashDuringOpenIsNoDamage(t *testing.T) {
 			}
 		})
 		must(t, mustOpen(t, o).Close())
-		o.Disk.Fail(nil)
+		stop()
 		fatalIf(t, len(cuts) < 6, "only %d cuts", len(cuts))
 		for where, disk := range cuts {
 			m := &image{disk: disk, want: whole.want}
@@ -718,7 +726,7 @@ func powerCuts(t *testing.T, seed uint64) {
 		var next *Disk // what the power cut of the session leaves
 		before := uint64(0)
 		cut := func() { before, next = acked.Load(), o.Disk.Crash(cutSeed, percent) }
-		eachChange(o.Disk, func(n int) {
+		stop := eachChange(o.Disk, func(n int) {
 			if n == limit {
 				cut()
 			}
@@ -747,7 +755,7 @@ func powerCuts(t *testing.T, seed uint64) {
 			}
 		}
 		must(t, s.Close())
-		o.Disk.Fail(nil)
+		stop()
 		if next == nil {
 			cut()
 		}

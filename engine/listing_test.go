@@ -238,9 +238,9 @@ func TestAcceptedDamageResetsTheIndex(t *testing.T) {
 	r.o.AcceptDataLoss = true
 	(&image{disk: r.o.Disk}).set(t, "OPTIONS-000003", []byte("x"))
 	var cuts []*Disk
-	eachChange(r.o.Disk, func(int) { cuts = append(cuts, r.o.Disk.Crash(1, 100)) })
+	stop := eachChange(r.o.Disk, func(int) { cuts = append(cuts, r.o.Disk.Crash(1, 100)) })
 	r.start()
-	r.o.Disk.Fail(nil)
+	stop()
 	returns(t, false)(r.ListingBuilt())
 	must(t, errOf3(r.BuildListing(t.Context())))
 	same(t, checkListing(t, r.Store), 2)

@@ -137,7 +137,12 @@ func bubbled() (int, []byte) {
 	return bytes.Count(stacks, append([]byte(", synctest bubble "), bubble...)), stacks
 }
 
+// Real time would count what the node writes into the disk in memory after a while.
 func TestAwakeIdleActorTakesLittleMemory(t *testing.T) {
+	synctest.Test(t, awakeIdleActorTakesLittleMemory)
+}
+
+func awakeIdleActorTakesLittleMemory(t *testing.T) {
 	const most = 2560 // alone it is below 2,000; beside other tests the heap has more
 	per := memoryOfAwakeIdleActor(t)
 	for range 3 { // the heap is shared: the store's buffers come and go in it
