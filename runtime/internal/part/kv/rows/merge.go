@@ -270,12 +270,16 @@ func (s *Store) NoteMerge(source, target string, version engine.Version, parts [
 		from.Merged = append(slices.Clone(a.Merged), merged{Into: b.ID, Version: uint64(version), Time: s.Now()})
 	}
 	from.Parts = slices.Clone(a.Parts)
-	for _, r := range parts {
+	cut := max(0, len(parts)-hostkv.MaxParts)
+	for _, r := range parts[cut:] {
 		from.Parts = append(from.Parts,
 			mergedPart{Into: b.ID, Version: uint64(version), Time: s.Now(), Start: r.Start, End: r.End})
 	}
 	known := s.scopes.with(&from, &to)
 	replaced, back := known.forgetMerges(&from), known.forgetMerges(&to)
+	if cut > 0 {
+		from.forget(&mergedPart{Into: b.ID, Version: uint64(version)}, uint64(version))
+	}
 	if n := len(from.Parts) - hostkv.MaxParts; n > 0 {
 		for i := range n {
 			from.forget(&from.Parts[i], uint64(version))
