@@ -268,24 +268,19 @@ func (w *walker) step() {
 		savepoint := set.Savepoint()
 		fatalIf(w.t, set.Changed(&savepoint), "changed since now")
 		w.advance()
-		w.depth++
-		for range w.rnd.IntN(8) {
-			w.step()
-		}
-		w.depth--
+		w.steps(8)
 		w.checkChanged(before, &savepoint)
 		if w.depth == 0 && w.rnd.IntN(2) == 0 {
+			inner, held := w.hold(), w.hold()
 			kept, split, err := w.space.CommitBefore(savepoint, nil)
 			must(w.t, err)
 			fatalIf(w.t, split && w.space.Head().Version != before.version,
 				"version %d of the part before the turn, want %d", w.space.Head().Version, before.version)
 			savepoint = kept
 			w.checkChanged(before, &savepoint)
-			for range w.rnd.IntN(4) {
-				w.depth++
-				w.step()
-				w.depth--
-			}
+			w.steps(4)
+			held()
+			inner()
 		}
 		if w.rnd.IntN(2) == 0 {
 			set.Rollback(savepoint)
@@ -297,6 +292,31 @@ func (w *walker) step() {
 		}
 	}
 	w.checkCounts()
+}
+
+// steps does fewer than n steps within a turn.
+func (w *walker) steps(n int) {
+	w.depth++
+	for range w.rnd.IntN(n) {
+		w.step()
+	}
+	w.depth--
+}
+
+// hold holds a savepoint for a part of a turn. The result ends it, and may undo the part.
+func (w *walker) hold() (end func()) {
+	set, before := w.space.Writes(), w.model.clone()
+	held := set.Hold()
+	w.steps(4)
+	return func() {
+		if w.rnd.IntN(2) == 0 {
+			set.Rollback(*held)
+			fatalIf(w.t, set.Changed(held), "changed after a rollback")
+			w.model = before
+		}
+		fatalIf(w.t, !set.Release(held) || set.Release(held), "a hold that ended, or did not end")
+		w.checkCounts()
+	}
 }
 
 // checkChanged fails if the model differs since a savepoint and the set says that it has not

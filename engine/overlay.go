@@ -30,6 +30,7 @@ type overlay struct {
 	undo    []undo
 	wakes   []wakeOp
 	records []outboxRecord
+	held    []*Savepoint // of Hold, in the order of their epochs
 	arena   arena
 
 	// Of the store's memory for write sets: how much is reserved, and where.
@@ -90,8 +91,9 @@ func (o *overlay) release() {
 	clear(o.undo)
 	clear(o.wakes)
 	clear(o.records)
+	clear(o.held)
 	o.slots, o.undo = o.slots[:0], o.undo[:0]
-	o.wakes, o.records = o.wakes[:0], o.records[:0]
+	o.wakes, o.records, o.held = o.wakes[:0], o.records[:0], o.held[:0]
 	o.order, o.table = o.order[:0], o.table[:0]
 	o.arena.reset()
 	overlayPool.Put(o)

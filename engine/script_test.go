@@ -20,7 +20,7 @@ func TestEngineScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		eachMode(t, func(t *testing.T, o Options) {
 			datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-				s := &script{t: t, spaces: map[int]*Space{}, saved: map[string]Savepoint{}, o: o}
+				s := &script{t: t, spaces: map[int]*Space{}, saved: map[string]Savepoint{}, held: map[string]*Savepoint{}, o: o}
 				for _, arg := range d.CmdArgs {
 					n, err := strconv.Atoi(arg.Vals[0])
 					must(t, err)
@@ -53,6 +53,7 @@ type script struct {
 	store  *Store
 	spaces map[int]*Space
 	saved  map[string]Savepoint
+	held   map[string]*Savepoint
 	out    strings.Builder
 }
 
@@ -122,6 +123,11 @@ func (s *script) call(f []string) string {
 			o.ExpireAt = n(4)
 		}
 		return failed(w.Put(key(2), []byte(text(3)), o))
+	case "fill":
+		for i := range n(3) {
+			put(s.t, w, fmt.Appendf(key(2), "%03d", i), "")
+		}
+		return ""
 	case "get":
 		e, ok, err := w.Get(key(2))
 		if err != nil || !ok {
@@ -145,6 +151,15 @@ func (s *script) call(f []string) string {
 	case "rollback":
 		w.Rollback(s.saved[f[2]])
 		return ""
+	case "hold":
+		s.held[f[2]] = w.Hold()
+		return ""
+	case "release": // and undo what came after it
+		ok := w.Release(s.held[f[2]])
+		if ok {
+			w.Rollback(*s.held[f[2]])
+		}
+		return fmt.Sprint(ok)
 	case "changed":
 		since := s.saved[f[2]]
 		return fmt.Sprint(w.Changed(&since), ", next wake ", w.NextWake())

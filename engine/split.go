@@ -7,26 +7,64 @@ import "slices"
 // commit. A turn that is about to block uses it so that the turns before it need
 // not wait.
 //
-// It returns the savepoint of the new beginning of the open turn; savepoints
-// taken before are invalid. split is false if the set cannot be divided: the
-// open turn creates or destroys the actor, an earlier one destroys it, or both
-// parts hide ranges. Then nothing was done and kept is the savepoint given. If it
-// returns an error, nothing was written, the set is as before, and the savepoint
-// given is still valid.
+// It returns the savepoint of the new beginning of the open turn; what the open
+// turn holds (see Hold) is moved too, and other savepoints are invalid. split is
+// false if the set cannot be divided: the open turn creates or destroys the actor,
+// an earlier one destroys it, or both parts hide ranges. Then nothing was done and
+// kept is the savepoint given. If it returns an error, nothing was written, the set
+// is as before, and the savepoint given is still valid.
 func (sp *Space) CommitBefore(at Savepoint, onDurable func(error)) (kept Savepoint, split bool, err error) {
 	w := &sp.set
 	if w.destroyed != nil || w.created != at.state.created || !w.divisible(at) {
 		return at, false, nil
 	}
+	var held []*Savepoint
+	if o := w.overlay; o != nil {
+		held = slices.DeleteFunc(slices.Clone(o.held), func(s *Savepoint) bool { return s.state.epoch <= at.state.epoch })
+	}
+	parts := make([]lifted, len(held)) // each what came after its savepoint, before the next one
+	for i := len(held) - 1; i >= 0; i-- {
+		parts[i] = w.lift(*held[i])
+		w.Rollback(*held[i])
+	}
 	open := w.lift(at)
 	w.Rollback(at)
-	if _, err := sp.Commit(onDurable); err != nil {
-		w.replay(open, false)
-		return at, false, err
+	kept = at
+	if _, err = sp.Commit(onDurable); err == nil {
+		kept, split = w.Savepoint(), true
 	}
-	kept = w.Savepoint()
-	w.replay(open, true)
-	return kept, true, nil
+	w.floor = uint32(w.Bytes())
+	w.replay(open, split)
+	for i, s := range held {
+		w.hold(s)
+		w.replay(parts[i], split)
+	}
+	return kept, split, err
+}
+
+// Hold returns a savepoint that CommitBefore does not invalidate, until Release.
+func (w *WriteSet) Hold() *Savepoint {
+	s := new(Savepoint)
+	w.hold(s)
+	return s
+}
+
+func (w *WriteSet) hold(s *Savepoint) {
+	o := w.own()
+	*s = w.Savepoint()
+	o.held = append(o.held, s)
+}
+
+// Release ends a Hold. ok is false if a commit, or a rollback to an earlier
+// savepoint, ended it: then the savepoint is invalid.
+func (w *WriteSet) Release(s *Savepoint) (ok bool) {
+	o := w.overlay
+	if o == nil {
+		return false
+	}
+	n := len(o.held)
+	o.held = slices.DeleteFunc(o.held, func(h *Savepoint) bool { return h == s })
+	return len(o.held) < n
 }
 
 // divisible reports whether the hidden ranges all belong to one part: they were
@@ -35,7 +73,7 @@ func (w *WriteSet) divisible(at Savepoint) bool {
 	return len(at.state.ranges) == 0 || w.sameRanges(&at)
 }
 
-// lifted is what an open turn wrote, taken off the set that it was written on.
+// lifted is what an open turn, or a part of it, wrote, taken off the set that it was written on.
 type lifted struct {
 	state   outline // counts, version, clock and hidden ranges as of the turn
 	hid     bool    // the turn hid ranges
@@ -55,7 +93,7 @@ type liftedSlot struct {
 
 // lift copies what was written since a savepoint.
 func (w *WriteSet) lift(at Savepoint) lifted {
-	l := lifted{state: w.outline, marks: w.marks - at.state.marks, hid: len(at.state.ranges) == 0 && len(w.ranges) > 0}
+	l := lifted{state: w.outline, marks: w.marks - at.state.marks, hid: !w.sameRanges(&at)}
 	o := w.overlay
 	if o == nil {
 		return l
@@ -90,7 +128,6 @@ func (w *WriteSet) lift(at Savepoint) lifted {
 // replay writes a lifted turn again, on the set as it is now: committed, or
 // rolled back to where the turn began.
 func (w *WriteSet) replay(l lifted, committed bool) {
-	w.floor = uint32(w.Bytes())
 	for k := range l.slots {
 		from := &l.slots[k]
 		i := w.overlay.find(from.key)

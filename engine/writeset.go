@@ -257,6 +257,7 @@ func (w *WriteSet) Rollback(s Savepoint) {
 		o.release()
 		return
 	}
+	o.held = slices.DeleteFunc(o.held, func(h *Savepoint) bool { return h.state.epoch > s.state.epoch })
 	for i := len(o.undo) - 1; i >= int(s.undo); i-- {
 		if u := &o.undo[i]; u.slot < s.slots {
 			o.slots[u.slot] = u.was

@@ -370,6 +370,7 @@ func TestAnUpdateThatDidMoreFailsTheTurn(t *testing.T) {
 	try := actor.NewAction[string, actor.None](triers, "try")
 	hear := actor.NewAction[actor.None, actor.None](triers, "hear")
 	refused := errors.New("refused")
+	begun, end, ended := make(chan error), make(chan error), make(chan error)
 	do := func(ctx *actor.Context, what string) error {
 		other := triers.Ref(ctx, "other")
 		switch what {
@@ -392,6 +393,11 @@ func TestAnUpdateThatDidMoreFailsTheTurn(t *testing.T) {
 			return ctx.SQL().QueryRow(`SELECT count(*) FROM sqlite_schema`).Scan(&n)
 		case "destroy":
 			ctx.DestroySelf()
+		case "part of": // begins another update, which ends well, but after it was undone
+			go func() {
+				ended <- ctx.KV().Update(func(actor.KV) error { begun <- nil; return <-end })
+			}()
+			return <-begun
 		}
 		return nil
 	}
@@ -406,7 +412,13 @@ func TestAnUpdateThatDidMoreFailsTheTurn(t *testing.T) {
 			if err := errors.Join(do(ctx, "event"), do(ctx, "message"), do(ctx, "sql")); err != nil {
 				return none, err
 			}
-			err = ctx.KV().Update(func(tx actor.KV) error { return errors.Join(put(tx, "a"), do(ctx, what), refused) })
+			err = ctx.KV().Update(func(tx actor.KV) error {
+				return errors.Join(put(tx, "a"), do(ctx, what), put(tx, "c"), refused)
+			})
+			if what == "part of" {
+				end <- nil
+				<-ended
+			}
 			if !errors.Is(err, refused) {
 				return none, err
 			}
@@ -419,7 +431,7 @@ func TestAnUpdateThatDidMoreFailsTheTurn(t *testing.T) {
 			_, err := try.Call(t.Context(), ref, what)
 			errorIf(t, (err == nil) != want, "%q: %v", what, err)
 		}
-		for _, what := range []string{"alarm", "event", "message", "task", "sql", "destroy"} {
+		for _, what := range []string{"alarm", "event", "message", "task", "sql", "destroy", "part of"} {
 			undone(what, false)
 		}
 		for _, what := range []string{"", "read sql", "call"} {

@@ -285,7 +285,7 @@ type MutationResult struct {
 type Committer interface {
 	KVCommit(in *CommitInput) (CommitOutput, error)
 	// KVUpdate calls f, and undoes what it did in the key-value store if it returns an error. If f
-	// did something else in the turn, or waited for another actor, that cannot be undone alone:
-	// undone is false, and the turn must fail.
+	// did something else in the turn, that cannot be undone alone: undone is false, and the turn
+	// must fail.
 	KVUpdate(f func() error) (undone bool, err error)
 }

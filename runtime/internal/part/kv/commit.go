@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -74,30 +75,28 @@ func (h *Turn) undo(to engine.Savepoint) {
 // KVUpdate implements kv.Committer.
 func (h *Turn) KVUpdate(f func() error) (undone bool, err error) {
 	t := h.K
-	// A call of another actor commits the turns before this one, after which f could not be undone.
-	if err := t.Flush(); err != nil {
-		return true, err
-	}
 	if err := t.Enter(); err != nil {
 		return true, err
 	}
 	rows := t.Core.Rows
-	before, changes, counted, collected := rows.Savepoint(), len(t.Changes), 0, h.collected()
+	before, changes, counted, collected := rows.Hold(), len(t.Changes), 0, h.collected()
 	if h.touched != nil {
 		counted = h.touched.changes
 	}
 	t.Leave()
-	if err = f(); err == nil {
-		return false, nil
-	}
+	err = f()
 	if closed := t.Enter(); closed != nil {
 		return false, closed
 	}
 	defer t.Leave()
-	if h.collected() != collected || !rows.Only(&before, kvrows.Kinds...) {
+	if !rows.Release(before) {
+		return false, cmp.Or[error](err, host.Errorf(host.FailedPrecondition,
+			"an update that began before this one was undone, and this one with it"))
+	}
+	if err == nil || h.collected() != collected || !rows.Only(before, kvrows.Kinds...) {
 		return false, err
 	}
-	h.undo(before)
+	h.undo(*before)
 	of := func(c engine.Change) bool { return c.Kind == engine.ChangeKV }
 	t.Changes = t.Changes[:changes+len(slices.DeleteFunc(t.Changes[changes:], of))]
 	// otherwise the turn publishes that there were more
