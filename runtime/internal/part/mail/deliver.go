@@ -122,6 +122,13 @@ func (set *settlement) Run(c *kernel.Core, w *kernel.Work) {
 			if err := remove(f.message.seq); err != nil {
 				return err
 			}
+			was, err := received(c, &f.message)
+			if err != nil {
+				return err
+			}
+			if was { // but that was not settled, before the node ended
+				continue
+			}
 			if err := set.sender.Part.moveAside(h, f); err != nil {
 				return err
 			}
@@ -135,6 +142,22 @@ func (set *settlement) Run(c *kernel.Core, w *kernel.Work) {
 	})
 	c.Respond(w, nil, err)
 }
+
+// received reports whether the target of an actor's message has handled it.
+func received(c *kernel.Core, m *outgoing) (bool, error) {
+	target := m.Record.Pinned()
+	if target.IsZero() {
+		return false, nil
+	}
+	snap := c.Actor.Kernel.Store.Snapshot(target)
+	defer snap.Close()
+	e, ok, err := snap.Get(keyspace.Received.Append(nil, c.ID))
+	return ok && covers(e.Value, m.seq), err
+}
+
+// covers reports whether the row of what a target received from a sender says that it has handled a
+// message.
+func covers(row []byte, seq uint64) bool { return len(row) == 8 && binary.BigEndian.Uint64(row) >= seq }
 
 // moveAside puts a message that cannot be handled, and whose row was removed, where operators find
 // it.
@@ -253,7 +276,7 @@ func handle(c *kernel.Core, w *kernel.Work, d *Delivery, m *outgoing) error {
 		if err != nil {
 			return err
 		}
-		if ok && len(e.Value) == 8 && binary.BigEndian.Uint64(e.Value) >= m.seq {
+		if ok && covers(e.Value, m.seq) {
 			return nil // handled before; only the settlement got lost
 		}
 	}

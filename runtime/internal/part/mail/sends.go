@@ -2,6 +2,7 @@ package mail
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"maps"
 	"sync"
@@ -61,6 +62,7 @@ type channel struct {
 	cause error
 	// reason is what operators read of cause; "" for its text.
 	reason string
+	most   int // of messages in the next run; 0 for as many as may be
 
 	// The target's current incarnation, valid while no actor was destroyed since.
 	incarnation keyspace.ActorID
@@ -332,7 +334,8 @@ func (s *sender) send(ch *channel) {
 		s.mu.Unlock()
 		return
 	}
-	run := append([]outgoing(nil), ch.queue[:ch.alike(maxDelivery)]...)
+	run := append([]outgoing(nil), ch.queue[:ch.alike(cmp.Or(ch.most, maxDelivery))]...)
+	ch.most = 0
 	s.mu.Unlock()
 	sup := s.owner.Kernel
 	if sup.Killed.Load() || sup.Offline {
@@ -355,6 +358,9 @@ func (s *sender) send(ch *channel) {
 		w := &kernel.Work{Job: d, Finish: func(w *kernel.Work) {
 			d.paused = w.Paused
 			if w.Err != nil {
+				if d.handled < len(d.messages) {
+					d.hung = d.handled
+				}
 				d.err, d.reason, d.handled = w.Err, "", 0 // what ran was not committed
 			}
 			s.delivered(ch, d)
@@ -398,6 +404,9 @@ func (s *sender) delivered(ch *channel, d *Delivery) {
 				s.settle(set)
 			}
 			return // the messages stay in the store until the next start
+		case d.hung > 0: // those before it are sent without it
+			ch.most = d.hung
+			wait = retry.In(d.err, sendRetryMin)
 		default:
 			if host.CodeOf(d.err) != host.Overloaded {
 				ch.attempts++
@@ -415,10 +424,15 @@ func (s *sender) delivered(ch *channel, d *Delivery) {
 		}
 	}
 	s.mu.Unlock()
-	if len(set.handled)+len(set.failed) > 0 {
+	aside := len(set.failed) > 0
+	if aside { // until then a later message that is handled would make it count as handled, too
+		set.settled = func(error) { s.send(ch) }
+	}
+	if aside || len(set.handled) > 0 {
 		s.settle(set)
 	}
 	switch {
+	case aside:
 	case repin:
 		s.pin(ch)
 	case paused:
@@ -487,7 +501,7 @@ func (s *sender) post(w *kernel.Work) {
 }
 
 // settle makes the actor settle messages, and repeats that until it is durable. Until then their
-// rows stay, and a message that was moved aside would count as handled if a later one overtook it.
+// rows stay.
 func (s *sender) settle(set *settlement) {
 	n := len(set.handled) + len(set.failed)
 	s.post(&kernel.Work{Job: set, Finish: func(w *kernel.Work) {

@@ -149,11 +149,13 @@ func (s *sender) skip(addr host.Address, entry *audit.Entry, settled func(error)
 		e, _ := s.owner.Kernel.PublicError(ch.cause)
 		skipped.reason = errSkipped.Message + "; the last attempt failed: " + cmp.Or(ch.reason, e.Message)
 	}
-	set := &settlement{sender: s, settled: settled, entry: entry, failed: []failedSend{skipped}}
+	set := &settlement{sender: s, entry: entry, failed: []failedSend{skipped}, settled: func(err error) {
+		settled(err)
+		s.send(ch)
+	}}
 	ch.queue = ch.queue[1:]
 	ch.attempts, ch.cause, ch.held = 0, nil, false // only this ends the wait
 	s.mu.Unlock()
 	s.settle(set)
-	s.send(ch)
 	return true, nil
 }
