@@ -283,6 +283,9 @@ func (h Turn) SetAlarm(al host.Alarm) error {
 	if alarmOf(t.Actor.Type, al.Name) < 0 {
 		return host.Errorf(host.InvalidArgument, "actor type %q has no alarm %q", t.Actor.Address.Type, al.Name)
 	}
+	if al.Due.Year() > 9999 { // which JSON cannot say
+		return host.Errorf(host.InvalidArgument, "alarm %q: its time is after the year 9999", al.Name).With("field", "due")
+	}
 	due := al.Due.UnixMilli()
 	if due < 1 {
 		due = 1 // rows due at 0 mean something else, and a moment before 1970 is overdue all the same

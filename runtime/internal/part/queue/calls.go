@@ -294,27 +294,42 @@ func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec,
 	if err != nil {
 		return out, err
 	}
-	received, err := SetOf(h).Receive(in.Queue, cmp.Or(in.Limit, 1), millis(in.LockMS))
-	if err != nil {
-		return out, err
+	// A message whose body has no form in the codec fails, and others are received in its place.
+	for tries := 0; tries < 100 && len(out.Messages) == 0; tries++ {
+		received, err := SetOf(h).Receive(in.Queue, cmp.Or(in.Limit, 1), millis(in.LockMS))
+		if err != nil || len(received) == 0 {
+			return out, err
+		}
+		if err := present(c, h, codec, i, received, &out); err != nil {
+			return out, err
+		}
 	}
+	if len(out.Messages) > 0 {
+		// then the receipts are useless, and the bodies must not be kept
+		h.Work.GoodFor = out.Messages[0].LockedUntil.UnixMilli()
+		QueueChange(h, "receive", in.Queue, func(d map[string]any) { d["count"] = len(out.Messages) })
+	}
+	return out, nil
+}
+
+// present adds messages that were received of queue i to the output.
+func present(c *kernel.Core, h *kernel.Turn, codec host.Codec, i int, received []host.Received,
+	out *host.QueueReceiveOutput) (err error) {
 	for _, m := range received {
 		r := host.ReceivedMessage{
 			ID: m.ID, Queue: m.Queue, Attempt: m.Attempt, Priority: m.Priority, Sent: m.Sent.UTC(), DedupID: m.DedupID,
 			WantReply: m.WantReply, Traceparent: m.Span.String(), Receipt: m.Receipt, LockedUntil: m.LockedUntil.UTC(),
 		}
 		if r.Body, err = wire.Present(c.Actor.Type.Behavior, host.QueueBody, i, m.Body, codec); err != nil {
-			return out, err
+			if _, _, err = SetOf(h).Nack(m.Queue, []string{m.Receipt}, nil, err.Error(), false); err != nil {
+				return err
+			}
+			continue
 		}
 		Queueing(c.Actor.Type).Lag.Observe(h.Start.Sub(m.Sent).Seconds())
 		out.Messages = append(out.Messages, r)
 	}
-	if len(received) > 0 {
-		// then the receipts are useless, and the bodies must not be kept
-		h.Work.GoodFor = received[0].LockedUntil.UnixMilli()
-		QueueChange(h, "receive", in.Queue, func(d map[string]any) { d["count"] = len(received) })
-	}
-	return out, nil
+	return nil
 }
 
 func queueAck(c *kernel.Core, h *kernel.Turn, codec host.Codec,
@@ -462,7 +477,7 @@ func listMessages(r *call.Query, codec host.Codec, in *host.QueueListInput,
 	for n := range out.Messages {
 		m := &out.Messages[n]
 		if m.Body, err = wire.Present(r.Actor.Type.Behavior, host.QueueBody, i, m.Body, codec); err != nil {
-			return out, err
+			m.Body = nil // it has no form in the codec; the message is shown all the same
 		}
 	}
 	if out.Messages == nil {

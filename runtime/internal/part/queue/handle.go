@@ -77,14 +77,46 @@ func (u *uncounted) counted(addr host.Address, done []*failedMessage) {
 
 // queueActivation is the part's data of an Actor: the duty to handle the messages of its own
 // queues.
-type queueActivation struct{ duty.Duty }
+type queueActivation struct {
+	duty.Duty
+	astray // which queues have messages and are not declared
+}
 
 // queueDuty is the duty to handle the messages of the actor's own queues.
-func queueDuty(a *kernel.Actor) *duty.Duty {
-	return &attach.Make(&a.Attached, func() *queueActivation {
-		return &queueActivation{duty.Duty{A: a, Of: queueDuty, Job: newQueueJob, First: retry.Soon,
+func queueDuty(a *kernel.Actor) *duty.Duty { return &activationOf(a).Duty }
+
+func activationOf(a *kernel.Actor) *queueActivation {
+	return attach.Make(&a.Attached, func() *queueActivation {
+		return &queueActivation{Duty: duty.Duty{A: a, Of: queueDuty, Job: newQueueJob, First: retry.Soon,
 			Most: retry.Soon, Finish: func(w *kernel.Work) { pumped(a, w) }}}
-	}).Duty
+	})
+}
+
+// astray is whether messages are ready in queues that this release does not declare. The actor is
+// woken at each start for them, because a release with their handlers may begin then.
+type astray uint8
+
+const (
+	notRead astray = iota
+	noneAstray
+	someAstray
+)
+
+// of returns it, after reading it the first time.
+func (a *astray) of(c *kernel.Core) (some bool, err error) {
+	if *a == notRead {
+		all, err := queuerows.AllStats(c.Rows)
+		if err != nil {
+			return false, err
+		}
+		*a = noneAstray
+		if slices.ContainsFunc(all, func(s host.QueueStats) bool {
+			return s.Pending > 0 && queueIndex(c.Actor.Type, s.Queue) < 0
+		}) {
+			*a = someAstray
+		}
+	}
+	return *a == someAstray, nil
 }
 
 // A queueJob handles messages of the actor's own queues.
@@ -144,6 +176,11 @@ func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 	if j.recovered {
 		c.Standing.Note(keyspace.WakeQueue, standing.Armed)
 	}
+	waiting, err := activationOf(a).astray.of(c)
+	if err != nil {
+		c.Respond(w, nil, err)
+		return
+	}
 	names, err := readyQueues(c)
 	if err != nil {
 		c.Respond(w, nil, err)
@@ -158,7 +195,7 @@ func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 			own.Ask()
 			break
 		}
-		more, failed := handleNext(c, w, j, names[0], len(names) == 1 && err == nil)
+		more, failed := handleNext(c, w, j, names[0], len(names) == 1 && err == nil && !waiting)
 		if c.Ended {
 			c.Respond(w, nil, nil)
 			return
@@ -181,7 +218,7 @@ func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 			}
 		}
 	}
-	if len(names) == 0 && err == nil && c.Standing.Of(keyspace.WakeQueue) == standing.Armed &&
+	if len(names) == 0 && err == nil && !waiting && c.Standing.Of(keyspace.WakeQueue) == standing.Armed &&
 		!own.Posted.Load() && !c.Broken {
 		err = disarmQueues(c, w)
 	}
@@ -324,7 +361,8 @@ func handleNext(c *kernel.Core, w *kernel.Work, j *queueJob, name string, last b
 	}
 	e, reason := c.Actor.Kernel.Explained(c.Actor, w, err)
 	m := j.message.Swap(nil)
-	return true, messageFailed(c, w, &failedMessage{message: *m, cause: e, reason: reason})
+	err = messageFailed(c, w, &failedMessage{message: *m, cause: e, reason: reason})
+	return err == nil, err
 }
 
 // messageFailed counts a failed attempt of a message, in its own turn.

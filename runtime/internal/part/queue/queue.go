@@ -227,6 +227,10 @@ func (h *Turn) Seal(t *kernel.Turn) error {
 			}
 			continue
 		}
+		if queueIndex(typ, name) < 0 {
+			activationOf(t.Actor).astray = someAstray
+			t.Core.Arm(keyspace.WakeQueue, true)
+		}
 		if !handled(typ, name) {
 			t.Notify("queue/" + name)
 			continue

@@ -29,7 +29,12 @@ func (s *Set) bury(l *line, m *message, cause string, told *host.Error) error {
 	m.state, m.died, m.due = dead, s.now, s.now+milliseconds(l.cfg.DeadFor)
 	m.code, m.cause = []byte(told.Code), []byte(cause)
 	err := m.eachKey(func(packed []byte) error {
-		err := s.Keeper.Keep(packed, m.body)
+		var err error
+		if s.kept += len(m.body); s.Room > 0 && s.kept > s.Room/2 { // the rest is for the dead letters
+			err = host.OverLimit("bodies under keys", int64(s.Room/2), int64(s.kept))
+		} else {
+			err = s.Keeper.Keep(packed, m.body)
+		}
 		switch host.CodeOf(err) {
 		case host.TooLarge, host.QuotaExceeded, host.FailedPrecondition:
 			// The body is in the dead letter all the same. Failing here would bring the message

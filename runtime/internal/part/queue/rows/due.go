@@ -33,6 +33,9 @@ func (s *Set) Due(queue string, row int64) error {
 	if row != 0 && row != l.wake {
 		s.rows.ClearWake(row, keyspace.WakeQueue, l.name, "")
 	}
+	if l.fronts[readyIndex].n > 0 { // a receiver may have ended behind so many that had expired
+		s.Ready = note(s.Ready, l.name)
+	}
 	// The row is set anew even if its time is the same, so that it is reported again.
 	l.dirty, l.again = true, true
 	return nil
@@ -82,7 +85,7 @@ func (s *Set) comeDue(l *line, ix index, p place) (bytes int, err error) {
 	if !ok || string(m.queue) != l.name {
 		return 0, corrupt("queue %q: message %d is in an index and not there", l.name, p.id)
 	}
-	bytes = len(m.body)
+	bytes = m.weight()
 	switch {
 	case ix == delayedIndex && m.state == delayed && m.place() == p:
 		if m.expired(s.now) {

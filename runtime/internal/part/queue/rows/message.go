@@ -202,6 +202,13 @@ func (s *scan) list(most uint64, element func()) []byte {
 	return whole[: len(whole)-len(s.b) : len(whole)-len(s.b)]
 }
 
+// weight is how many bytes of bodies are written if the message becomes a dead letter.
+func (m *message) weight() int {
+	n := 1
+	_ = m.eachKey(func([]byte) error { n++; return nil })
+	return n * len(m.body)
+}
+
 // eachKey visits the keys that get the body when the message is given up.
 func (m *message) eachKey(visit func(packed []byte) error) error {
 	s := scan{b: m.keys}

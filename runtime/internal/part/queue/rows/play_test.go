@@ -117,6 +117,11 @@ func (p *player) step(s *Set, q string) {
 	case k < 90:
 		m.catchUp(q, cfg, now)
 		m.trim(q, cfg, maxDue)
+		for _, msg := range m.messages {
+			if msg.queue == q && msg.state == pending {
+				m.told["ready "+q] = true
+			}
+		}
 		must(p.t, s.Due(q, 0))
 	default:
 		p.stepOperate(s, q, cfg, now)

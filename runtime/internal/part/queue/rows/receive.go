@@ -31,13 +31,14 @@ func (s *Set) Next(queue string) (*host.Received, bool, error) {
 	return r, true, nil
 }
 
-// ready reads the first message that can be received into s.msg, nil if there is none.
+// ready reads the first message that can be received into s.msg, nil if there is none. It is also
+// nil after many messages that had expired; what is due about the queue comes then.
 func (s *Set) ready(l *line) (*message, error) {
 	if err := s.catchUp(l); err != nil {
 		return nil, err
 	}
 	m := s.scratch()
-	for range maxDue {
+	for bytes := s.share(maxReceiveBytes); bytes > 0; bytes -= m.weight() + 4<<10 {
 		ok, err := firstReady(s.rows, s.key, l.name, &l.fronts[readyIndex], m)
 		if err != nil {
 			return nil, s.fail(err)

@@ -76,7 +76,7 @@ func (s *Set) buryRetired(l *line, id uint64, bytes *int) error {
 	if m := &s.msg; !ok || string(m.queue) != l.name || m.state != pending && m.state != delayed {
 		return s.fail(corrupt("queue %q: message %d does not wait, the index tells otherwise", l.name, id))
 	}
-	*bytes += len(s.msg.body)
+	*bytes += s.msg.weight()
 	return s.bury(l, &s.msg, causeRetired, host.Errorf(host.FailedPrecondition, causeRetired))
 }
 
