@@ -17,13 +17,14 @@ func Patched(ctx Context, name string) bool {
 }
 
 // Renamed says that an operation has another name now: in histories that have it as from, to
-// finds it. It is said before the operation.
+// finds it. It is said before the operation. The old name is not used again in the scope.
 func Renamed(ctx Context, from, to string) {
 	replay.Renamed(ctx, from, to)
 }
 
 // Removed says that an operation was removed from the code, where it stood: runs whose history
-// has it skip it, with all that is recorded inside it. For other runs it does nothing.
+// has it skip it, with all that is recorded inside it. For other runs it does nothing. Its name is
+// not used again in the scope.
 func Removed(ctx Context, name string, kind Kind) {
 	replay.Removed(ctx, name, kind)
 }

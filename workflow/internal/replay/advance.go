@@ -391,6 +391,7 @@ func (r *Run) poll() (bool, error) {
 		return true, r.noticeControl()
 	}
 	if more, err := r.pollReceives(); more || err != nil {
+		r.glanced = true // else what pauses the run could come before the message is recorded
 		return more, err
 	}
 	return r.pollAwaits()

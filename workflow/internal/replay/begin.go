@@ -26,7 +26,7 @@ func (s *scope) beginOp(o *op, kind Kind, name string) error {
 	i := s.nameIndex(name)
 	if !s.used.add(i) {
 		s.misuse(s.owner,
-			fmt.Sprintf("%s %q is asked for twice in %s: names are used once in a scope, and repetition belongs into Loop or ForEach", kind, name, s.describe()))
+			fmt.Sprintf("%s %q is asked for twice in %s: names are used once in a scope, also by what was renamed or removed, and repetition belongs into Loop or ForEach", kind, name, s.describe()))
 	}
 	o.s, o.name, o.index = s, name, i
 	rec, i := s.match(kind, name, i)
@@ -41,6 +41,9 @@ func (s *scope) beginOp(o *op, kind Kind, name string) error {
 		return nil
 	}
 	o.recorded, o.loc = true, rec.loc
+	if i != o.index { // renamed: another operation with the old name would have the same place
+		s.used.add(i)
+	}
 	o.index = i
 	if err := rec.into(&o.entry); err != nil {
 		s.corrupt(err)

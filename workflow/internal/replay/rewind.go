@@ -111,7 +111,8 @@ func (w *rewinding) sort(rec *record) error {
 	if e.Status.Over() && e.Seq > 0 && e.Seq < w.cut {
 		return nil
 	}
-	after := w.after(rec, e)
+	// A branch has the time at which it was entered last: what stays inside of it tells better.
+	after := w.after(rec, e) && !(container(e.Kind) && w.holds(rec))
 	switch {
 	case !e.Status.Over() && !after:
 		if e.Kind == KindLoop && e.Seq >= w.cut {
@@ -124,6 +125,20 @@ func (w *rewinding) sort(rec *record) error {
 		return w.enclosing(rec, e)
 	}
 	return nil
+}
+
+// holds reports whether something inside of a record ended before the cut.
+func (w *rewinding) holds(rec *record) bool {
+	all := w.im.under(rec.loc)
+	for i := range all {
+		if len(all[i].loc) == len(rec.loc) {
+			continue
+		}
+		if e, err := all[i].header(); err == nil && e.Status.Over() && e.Seq > 0 && e.Seq < w.cut {
+			return true
+		}
+	}
+	return false
 }
 
 // enclosing decides about a record that began before the target and has records inside that stay.
@@ -309,6 +324,8 @@ func (w *rewinding) after(rec *record, e *Entry) bool {
 		return i > j
 	}
 	a, b := w.im.find(mine), w.im.find(theirs)
+	concurrent = concurrent || a != nil && a.kind() == KindSpawn && len(rec.loc) > len(mine) ||
+		b != nil && b.kind() == KindSpawn && len(w.target.loc) > len(theirs) // a child, and what is beside it
 	if !concurrent && a != nil && b != nil {
 		return a.ordinal > b.ordinal
 	}

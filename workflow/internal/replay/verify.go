@@ -105,4 +105,4 @@ func (*verifyTurn) Value() any                                { return nil }
 func (*verifyTurn) Receive([]string, int) ([]Delivery, error) { return nil, errReadOnly }
 func (*verifyTurn) Return([]Delivery) error                   { return errReadOnly }
 func (*verifyTurn) Reply(*Delivery, []byte, *Failure) error   { return errReadOnly }
-func (*verifyTurn) Send(*Outgoing) error                      { return errReadOnly }
+func (*verifyTurn) Send(*Outgoing) error                      { return nil } // for what is not recorded

@@ -54,7 +54,7 @@ func (s *scope) version(name string, latest int) int {
 func Patched(ctx Context, name string) bool { return Version(ctx, name, 2) >= 2 }
 
 // Removed says that an operation was removed from the code, where it stood: runs whose history
-// has it skip it, with all that is recorded inside it.
+// has it skip it, with all that is recorded inside it. Its name is not used again in the scope.
 func Removed(ctx Context, name string, kind Kind) {
 	s := ctx.scope()
 	s.own()
@@ -68,7 +68,7 @@ func Removed(ctx Context, name string, kind Kind) {
 	}
 	rec := s.recorded(i)
 	if rec == nil {
-		if !s.byName && s.cursor < len(s.records) && s.records[s.cursor].ordinal > s.next+s.slack {
+		if !s.byName && s.cursor < len(s.records) {
 			s.slack++ // it was perhaps running, and left no row
 		}
 		return
@@ -87,6 +87,7 @@ func Removed(ctx Context, name string, kind Kind) {
 		s.cursor++
 	}
 	s.consume(rec)
+	s.used.add(i) // another operation with the name would have the same place
 	if e.Status.Over() || r.verify {
 		return
 	}
@@ -102,7 +103,7 @@ func Removed(ctx Context, name string, kind Kind) {
 }
 
 // Renamed says that an operation has another name now: in histories that have it as from, to
-// finds it.
+// finds it. The old name is not used again in the scope.
 func Renamed(ctx Context, from, to string) {
 	s := ctx.scope()
 	s.own()
