@@ -17,14 +17,15 @@ func Patched(ctx Context, name string) bool {
 }
 
 // Renamed says that an operation has another name now: in histories that have it as from, to
-// finds it. It is said before the operation. The old name is not used again in the scope.
+// finds it. It is said before the operation. A new operation of the scope does not get the
+// old name.
 func Renamed(ctx Context, from, to string) {
 	replay.Renamed(ctx, from, to)
 }
 
 // Removed says that an operation was removed from the code, where it stood: runs whose history
-// has it skip it, with all that is recorded inside it. For other runs it does nothing. Its name is
-// not used again in the scope.
+// has it skip it, with all that is recorded inside it. For other runs it does nothing. A new
+// operation of the scope does not get its name.
 func Removed(ctx Context, name string, kind Kind) {
 	replay.Removed(ctx, name, kind)
 }

@@ -26,7 +26,7 @@ func (s *scope) beginOp(o *op, kind Kind, name string) error {
 	i := s.nameIndex(name)
 	if !s.used.add(i) {
 		s.misuse(s.owner,
-			fmt.Sprintf("%s %q is asked for twice in %s: names are used once in a scope, also by what was renamed or removed, and repetition belongs into Loop or ForEach", kind, name, s.describe()))
+			fmt.Sprintf("%s %q is asked for twice in %s: names are used once in a scope, and repetition belongs into Loop or ForEach", kind, name, s.describe()))
 	}
 	o.s, o.name, o.index = s, name, i
 	rec, i := s.match(kind, name, i)
@@ -36,13 +36,16 @@ func (s *scope) beginOp(o *op, kind Kind, name string) error {
 		}
 		o.entry.Kind, o.entry.Ordinal, o.entry.Created = kind, s.next, r.clock()
 		o.loc = journal.ChildName(nil, s.loc, i)
+		if s.taken[i] {
+			s.misuse(s.owner, fmt.Sprintf("%s %q in %s has the old name of an operation that was renamed or removed", kind, name, s.describe()))
+		}
 		o.hidden = true
 		s.next++
 		return nil
 	}
 	o.recorded, o.loc = true, rec.loc
-	if i != o.index { // renamed: another operation with the old name would have the same place
-		s.used.add(i)
+	if i != o.index {
+		s.take(i)
 	}
 	o.index = i
 	if err := rec.into(&o.entry); err != nil {
@@ -162,6 +165,15 @@ func (s *scope) match(kind Kind, name string, i uint32) (*record, uint32) {
 	}
 	s.diverge(kind, name, rec)
 	return nil, i
+}
+
+// take marks a name whose place in the history belongs to an operation that has another name now,
+// or was removed.
+func (p *place) take(i uint32) {
+	if p.taken == nil {
+		p.taken = make(map[uint32]bool)
+	}
+	p.taken[i] = true
 }
 
 // consume marks a record as asked for.

@@ -79,6 +79,7 @@ type place struct {
 	racing   bool              // inside of a race: what it received may have to go back, and stays on record
 	sealed   bool              // the history has the end of the scope: nothing new begins in it
 	renames  map[string]string // new name to recorded name
+	taken    map[uint32]bool   // see take
 	versions map[string]int
 	futures  []*op // begun and perhaps not over
 	cancels  []*cancellation

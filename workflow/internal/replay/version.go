@@ -54,7 +54,8 @@ func (s *scope) version(name string, latest int) int {
 func Patched(ctx Context, name string) bool { return Version(ctx, name, 2) >= 2 }
 
 // Removed says that an operation was removed from the code, where it stood: runs whose history
-// has it skip it, with all that is recorded inside it. Its name is not used again in the scope.
+// has it skip it, with all that is recorded inside it. A new operation of the scope does not get
+// its name.
 func Removed(ctx Context, name string, kind Kind) {
 	s := ctx.scope()
 	s.own()
@@ -87,7 +88,7 @@ func Removed(ctx Context, name string, kind Kind) {
 		s.cursor++
 	}
 	s.consume(rec)
-	s.used.add(i) // another operation with the name would have the same place
+	s.take(i)
 	if e.Status.Over() || r.verify {
 		return
 	}
@@ -103,7 +104,7 @@ func Removed(ctx Context, name string, kind Kind) {
 }
 
 // Renamed says that an operation has another name now: in histories that have it as from, to
-// finds it. The old name is not used again in the scope.
+// finds it. A new operation of the scope does not get the old name.
 func Renamed(ctx Context, from, to string) {
 	s := ctx.scope()
 	s.own()

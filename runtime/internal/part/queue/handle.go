@@ -79,7 +79,7 @@ func (u *uncounted) counted(addr host.Address, done []*failedMessage) {
 // queues.
 type queueActivation struct {
 	duty.Duty
-	astray // which queues have messages and are not declared
+	astray // whether messages are ready in queues that are not declared
 }
 
 // queueDuty is the duty to handle the messages of the actor's own queues.

@@ -28,10 +28,11 @@ func (s *Set) bury(l *line, m *message, cause string, told *host.Error) error {
 	cause = clip(cause)
 	m.state, m.died, m.due = dead, s.now, s.now+milliseconds(l.cfg.DeadFor)
 	m.code, m.cause = []byte(told.Code), []byte(cause)
+	kept := 0
 	err := m.eachKey(func(packed []byte) error {
 		var err error
-		if s.kept += len(m.body); s.Room > 0 && s.kept > s.Room/2 { // the rest is for the dead letters
-			err = host.OverLimit("bodies under keys", int64(s.Room/2), int64(s.kept))
+		if kept += len(m.body); s.Room > 0 && kept > s.Room/2 { // the rest is for the dead letter
+			err = host.OverLimit("bodies under keys", int64(s.Room/2), int64(kept))
 		} else {
 			err = s.Keeper.Keep(packed, m.body)
 		}

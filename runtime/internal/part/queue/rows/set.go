@@ -33,7 +33,6 @@ type Set struct {
 	// Keeper has the bodies of messages that are given up.
 	Keeper Keeper
 
-	kept   int // bytes of bodies that were put under keys
 	rows   engine.Writer
 	config func(queue string) (host.Queue, bool)
 	now    int64 // Unix ms
