@@ -169,6 +169,7 @@ type ExhaustedPolicy = replay.ExhaustedPolicy
 const (
 	// Fail returns the error to the workflow function.
 	Fail = replay.Fail
-	// PauseRun pauses the run until Resume, which grants the step as many attempts again.
+	// PauseRun pauses the run until Resume, which grants the step as many attempts again. Other
+	// steps that are under way are finished meanwhile.
 	PauseRun = replay.PauseRun
 )

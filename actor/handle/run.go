@@ -174,8 +174,8 @@ func (r *run) Terminate(ctx context.Context, reason string) error {
 	return r.control(ctx, method.WorkflowTerminate, reason, "")
 }
 
-// Pause stops the run until Resume. Attempts of steps that are under way are finished. Their
-// results are recorded after Resume; if the actor has left memory before, they count as cut off.
+// Pause stops the run until Resume. Attempts of steps that are under way are finished, and what they
+// come to is kept; only the functions of StepCtx.OnCommit have to wait, in memory, for Resume.
 func (r *run) Pause(ctx context.Context, reason string) error {
 	return r.control(ctx, method.WorkflowPause, reason, "")
 }

@@ -22,7 +22,7 @@ import (
 //  4. Discard the Run when Advance returned an error, or when a transaction in which Advance
 //     succeeded was undone, unless Outcome.Undo asked for that. Open another Run when the
 //     attempts of the old one have returned.
-//  5. Rest in a transaction and Close, when the actor goes to sleep.
+//  5. Leave, and Rest in a transaction and Close, when the actor goes to sleep.
 //
 // Its methods:
 //
@@ -44,10 +44,11 @@ import (
 //	// its code may have changed. A run that an operator has paused stays paused, and so does a
 //	// run whose steps have ended the process.
 //	func (r *Run) TryNow()
-//	// Rest tells that the host is about to close the run and has ended the contexts of its
-//	// attempts, so that these count as not run instead of as cut off by a crash. It is called
-//	// in a transaction, after the attempts have returned and what they came to has been seen
-//	// by an Advance.
+//	// Leave tells that the host is about to close the run: Advance launches nothing more.
+//	func (r *Run) Leave()
+//	// Rest follows Leave when the host has ended the contexts of the attempts, so that these
+//	// count as not run instead of as cut off by a crash. It is called in a transaction, after
+//	// the attempts have returned and what they came to has been seen by an Advance.
 //	func (r *Run) Rest(t Turn) error
 //	// Close ends the run in memory: its coroutines unwind, which runs deferred functions of
 //	// the user, and are gone when Close returns. Attempts that are running go on, and what
@@ -113,6 +114,8 @@ type RunOptions struct {
 //	Again bool
 //	// Launch lists attempts to run when the transaction is durable. It may come with Again.
 //	Launch []*Attempt
+//	// Unlaunched: after Leave, there are attempts that the next activation launches.
+//	Unlaunched bool
 //	// Deferred: Launch need not wait until this transaction is durable, only until the earlier
 //	// ones are.
 //	Deferred bool

@@ -143,6 +143,17 @@ type Metadata struct {
 	// last error. A loop with a trimmed history has the time of the last undo of one of its steps.
 	Undone      time.Time
 	UndoFailure *Failure
+	// Held is how a step came to an end while its run was paused; nil if it did not.
+	Held *Held
+}
+
+// Held is how a step came to an end that its paused run takes note of when it goes on.
+type Held struct {
+	Status EntryStatus
+	// Doubt: it may have had an effect although it failed.
+	Doubt   bool
+	Output  []byte
+	Failure *Failure // nil if it succeeded
 }
 
 // A Failure is an error as it is stored.

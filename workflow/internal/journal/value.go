@@ -460,7 +460,15 @@ const (
 	metaProgress
 	metaUndone
 	metaUndoFailure
+	metaHeld
 	metaKnown = 1<<iota - 1
+)
+
+// Flags of how a step ended while its run was paused.
+const (
+	heldDoubt = 1 << iota
+	heldFailure
+	heldKnown = 1<<iota - 1
 )
 
 // AppendMetadata appends the value of metadata.
@@ -492,6 +500,18 @@ func AppendMetadata(dst []byte, m *Metadata) []byte {
 	if m.UndoFailure != nil {
 		dst[at] |= metaUndoFailure
 		dst = AppendFailure(dst, m.UndoFailure, nil)
+	}
+	if h := m.Held; h != nil {
+		dst[at] |= metaHeld
+		dst = append(dst, byte(h.Status), 0)
+		if h.Doubt {
+			dst[len(dst)-1] |= heldDoubt
+		}
+		if h.Failure != nil {
+			dst[len(dst)-1] |= heldFailure
+			return AppendFailure(dst, h.Failure, nil)
+		}
+		dst = appendBytes(dst, h.Output)
 	}
 	return dst
 }
@@ -530,5 +550,23 @@ func DecodeMetadata(m *Metadata, value []byte) error {
 	if flags&metaUndoFailure != 0 {
 		m.UndoFailure = r.Failure(nil, false)
 	}
+	if flags&metaHeld != 0 {
+		m.Held = r.held()
+	}
 	return r.End()
+}
+
+func (r *Decoder) held() *Held {
+	at := r.Off
+	status, flags := r.byte(), r.byte()
+	if r.Err == nil && (!EntryStatus(status).Over() || status > byte(StatusLast) || flags&^heldKnown != 0) {
+		r.Fail(at, "no end of a step")
+	}
+	h := &Held{Status: EntryStatus(status), Doubt: flags&heldDoubt != 0}
+	if flags&heldFailure != 0 {
+		h.Failure = r.Failure(nil, false)
+	} else {
+		h.Output = r.Bytes()
+	}
+	return h
 }

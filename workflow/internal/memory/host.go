@@ -387,6 +387,7 @@ func (h *Host) Rest() {
 		a.cancel()
 		busy := slices.ContainsFunc(h.bodies, func(b *body) bool { return b.a == a })
 		h.await(a)
+		a.Run.Leave()
 		for a.stale = a.stale || busy; a.Run != nil && a.stale; {
 			a.advance() // handles the results of the bodies; new bodies begin when the actor wakes
 		}
@@ -401,7 +402,7 @@ func (h *Host) Rest() {
 		last := a.Last
 		a.shut()
 		h.await(a)
-		a.Last, a.stale = last, len(last.Launch) > 0
+		a.Last, a.stale = last, last.Unlaunched
 	}
 }
 

@@ -73,7 +73,7 @@ func (r *Run) advance() (Outcome, error) {
 		return r.writePause()
 	case r.pause != nil && !r.verify:
 		if stay, out := r.stayPaused(); stay {
-			return out, nil
+			return r.hearPaused(out)
 		}
 	}
 	if r.top == nil {
@@ -125,6 +125,29 @@ func (r *Run) stayPaused() (stay bool, out Outcome) {
 		return true, Outcome{Paused: true, Wake: p.Next}
 	}
 	return false, Outcome{}
+}
+
+// hearPaused takes what the attempts of a paused run tell, and records how steps have come to an
+// end. Their coroutines go on with the run.
+func (r *Run) hearPaused(out Outcome) (Outcome, error) {
+	if !r.live || r.top == nil {
+		return out, nil
+	}
+	for a := r.nextReported(); a != nil; a = r.nextReported() {
+		if err := a.t.heard(a); err != nil {
+			return Outcome{}, err
+		}
+	}
+	r.halt = nil // what asks for a pause is tried again when the run goes on
+	for _, o := range r.due.items[r.due.head:] {
+		if t, ok := o.live.(*task); ok {
+			t.hold()
+		}
+	}
+	if r.err != nil {
+		return Outcome{}, r.err
+	}
+	return out, r.flush()
 }
 
 // drain drops the results of attempts whose coroutines are gone.
@@ -314,17 +337,15 @@ func (r *Run) faulted() (Outcome, error) {
 	return r.writePause()
 }
 
-// halted ends an Advance in which a step asked for the run to be paused. What was written stays.
+// halted ends an Advance in which a step asked for the run to be paused. What was written stays,
+// and so do the coroutines: other attempts go on.
 func (r *Run) halted() (Outcome, error) {
-	p := r.halt
-	p.Since = r.turnTime
-	r.stopAttempts()
-	r.kill()
-	if err := r.flush(); err != nil {
+	r.pause = r.halt
+	r.pause.Since = r.turnTime
+	if err := putPause(r.turn, r.pause); err != nil {
 		return Outcome{}, err
 	}
-	r.pause = p
-	return Outcome{Paused: true}, putPause(r.turn, p)
+	return r.hearPaused(Outcome{Paused: true})
 }
 
 // stopAttempts ends the contexts of the running attempts. Their results are dropped.
@@ -355,7 +376,7 @@ func (r *Run) again() (Outcome, error) {
 
 // launch makes attempts of the first n steps of r.starting.
 func (r *Run) launch(n int) ([]*Attempt, error) {
-	if n == 0 || r.rested {
+	if n == 0 || r.leaving {
 		return nil, nil
 	}
 	if r.record.Boots == 0 {
@@ -463,6 +484,7 @@ func (r *Run) park() (Outcome, error) {
 	if err := r.flush(); err != nil {
 		return Outcome{}, err
 	}
+	out.Unlaunched = len(r.starting) > 0
 	out.Watching = len(r.awaits) > 0
 	out.Deferred = !r.durable && len(out.Launch) > 0
 	out.Wake = r.timers.next()

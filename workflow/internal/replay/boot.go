@@ -48,7 +48,7 @@ func (r *Run) boot(known *fields) (out Outcome, done bool, err error) {
 	r.program = p
 	r.image, r.lifted = im, nil
 	r.fresh = im.state == StatePending
-	r.live, r.rested, r.rootOver, r.output, r.failed = false, false, false, nil, nil
+	r.live, r.rootOver, r.output, r.failed = false, false, nil, nil
 	r.seq, r.now = 0, im.run.Started
 	r.seed = fnv(fnvOffset, r.record.ID[:])
 	r.control = nil

@@ -13,6 +13,7 @@ type (
 	Journal       = journal.Journal
 	Kind          = journal.Kind
 	Metadata      = journal.Metadata
+	Held          = journal.Held
 	NameError     = journal.NameError
 	NewPutter     = journal.NewPutter
 	Reader        = journal.Reader

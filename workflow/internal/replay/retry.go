@@ -16,7 +16,8 @@ type ExhaustedPolicy uint8
 const (
 	// Fail returns the error to the workflow function.
 	Fail ExhaustedPolicy = iota
-	// PauseRun pauses the run until Resume, which grants the step as many attempts again.
+	// PauseRun pauses the run until Resume, which grants the step as many attempts again. Other
+	// steps that are under way are finished meanwhile.
 	PauseRun
 )
 

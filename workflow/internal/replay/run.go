@@ -46,7 +46,7 @@ type Run struct {
 	verify   bool // stops when it would go live
 	control  *control
 	changed  bool // the control rows must be read again
-	rested   bool
+	leaving  bool // Leave was called
 	hurried  bool   // TryNow was called
 	entered  bool   // Enter was called, and no Advance has succeeded since
 	safe     bool   // it has recorded something, so Enter need not count
@@ -113,6 +113,8 @@ type Outcome struct {
 	Again bool
 	// Launch lists attempts to run when the transaction is durable. It may come with Again.
 	Launch []*Attempt
+	// Unlaunched: after Leave, there are attempts that the next activation launches.
+	Unlaunched bool
 	// Deferred: Launch need not wait until this transaction is durable, only until the earlier ones
 	// are.
 	Deferred bool
@@ -149,14 +151,16 @@ func (r *Run) ControlChanged() { r.changed = true }
 // have ended the process.
 func (r *Run) TryNow() { r.hurried = true }
 
-// Rest tells that the host is about to close the run and has ended the contexts of its attempts, so
-// that these count as not run instead of as cut off by a crash. It is called in a transaction,
-// after the attempts have returned and what they came to has been seen by an Advance.
+// Leave tells that the host is about to close the run: Advance launches nothing more.
+func (r *Run) Leave() { r.leaving = true }
+
+// Rest follows Leave when the host has ended the contexts of the attempts, so that these count as
+// not run instead of as cut off by a crash. It is called in a transaction, after the attempts have
+// returned and what they came to has been seen by an Advance.
 func (r *Run) Rest(t Turn) error {
 	if r.gone {
 		return ErrClosed
 	}
-	r.rested = true
 	if r.st == nil || r.ended || r.record.Boots == 0 {
 		return nil
 	}

@@ -243,6 +243,10 @@ func (s *scope) attempt(o *op, t *task, fn body, options *stepOptions) {
 		}
 	}
 	t.takeDuty()
+	if t.meta.Held != nil {
+		t.release()
+		o.happened()
+	}
 	if options.total > 0 {
 		if o.entry.Deadline.IsZero() {
 			o.entry.Deadline = after(o.entry.Created, options.total)
@@ -259,8 +263,6 @@ func (s *scope) attempt(o *op, t *task, fn body, options *stepOptions) {
 	case options.atMostOnce && o.entry.Status == Running:
 		t.settle(unknownOutcome(), Failed)
 	case options.atMostOnce:
-		o.entry.Status = Running
-		r.put(o)
 		_ = t.start()
 	case !t.meta.Due.IsZero():
 		t.schedule(t.meta.Due)

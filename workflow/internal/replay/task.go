@@ -91,6 +91,10 @@ func (t *task) launch() *Attempt {
 			t.record()
 		}
 	}
+	if t.options.atMostOnce {
+		t.o.entry.Status = Running
+		r.put(t.o)
+	}
 	a.t, a.r, a.number, a.index = t, r, int(t.meta.Attempts), len(r.inflight)
 	a.name = t.o.s.pathOf(t.o.name)
 	a.before, a.run, a.epoch = t.meta.Progress, r.record.ID, t.epoch()
@@ -234,12 +238,39 @@ func (t *task) decide(res result) (over bool) {
 	return false
 }
 
+// hold records, while the run is paused, how the step has come to an end. An end that functions
+// have to be run for stays in memory only.
+func (t *task) hold() {
+	o := t.o
+	if t.meta.Held != nil || t.save != nil || t.refused != nil || len(t.commits) > 0 {
+		return
+	}
+	e := &o.entry
+	t.meta.Held = &Held{Status: e.Status, Doubt: t.duty != nil && t.duty.doubt, Output: e.Output, Failure: e.Failure}
+	e.Status, e.Output, e.Failure = Pending, nil, nil
+	if t.options.atMostOnce {
+		e.Status = Running
+	}
+	t.record()
+	t.release()
+}
+
+// release has the step end as it is held.
+func (t *task) release() {
+	e, h := &t.o.entry, t.meta.Held
+	e.Status, e.Output, e.Failure = h.Status, h.Output, h.Failure
+	if t.duty != nil {
+		t.duty.doubt = h.Doubt
+	}
+}
+
 // exhaust pauses the run, because the attempts are used up.
 func (t *task) exhaust(f *Failure) {
 	r := t.o.s.run
 	t.meta.Failure, t.meta.Due = f, r.clock()
 	t.o.entry.Status = Pending
 	t.record()
+	t.schedule(t.meta.Due) // when the run is resumed
 	r.halt = &Pause{
 		Reason: PausedExhausted,
 		Text: fmt.Sprintf("step %q has used up its attempts, after %d: %s",
@@ -251,10 +282,14 @@ func (t *task) exhaust(f *Failure) {
 // executed again then, unless it must not be.
 func (t *task) misused(res *result) {
 	r := t.o.s.run
-	if !t.options.atMostOnce {
+	if t.options.atMostOnce {
+		t.retry.fire = func() error { t.settle(unknownOutcome(), Failed); return nil }
+		r.timers.set(&t.retry, r.clock())
+	} else {
 		t.meta.Failure, t.meta.Due = res.failure, r.clock()
 		t.o.entry.Status = Pending
 		t.record()
+		t.schedule(t.meta.Due)
 	}
 	r.halt = &Pause{Reason: PausedMisuse, Text: bounded(fmt.Sprintf("step %q: %s", t.o.s.pathOf(t.o.name), res.misuse))}
 }
@@ -303,7 +338,7 @@ func (t *task) resolve() error {
 	r.timers.stop(&t.limit)
 	t.quit()
 	if t.save == nil && o.entry.ID != 0 {
-		t.meta.Due = time.Time{}
+		t.meta.Due, t.meta.Held = time.Time{}, nil
 		r.putMetadata(o, &t.meta)
 	}
 	return r.err

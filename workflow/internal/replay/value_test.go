@@ -90,6 +90,8 @@ func TestMetadataIsTheDocumentedBytes(t *testing.T) {
 			Failure: &Failure{Message: "no"}}, "02 00 0f 02 01 ac02 04 02 6e6f"},
 		{"progress", Metadata{Progress: []byte{}}, "02 00 10 00"},
 		{"undone", Metadata{Undone: time.UnixMilli(5).UTC(), UndoFailure: &Failure{Code: "x"}}, "02 00 60 05 02 01 78"},
+		{"ended in a pause", Metadata{Attempts: 1, Held: &Held{Status: Completed, Output: []byte{0xF6}}}, "02 00 81 01 02 00 01 f6"},
+		{"failed in a pause", Metadata{Held: &Held{Status: Failed, Doubt: true, Failure: &Failure{Code: "x"}}}, "02 00 80 03 03 02 01 78"},
 	} {
 		got := journal.AppendMetadata(nil, &v.metadata)
 		errorIf(t, !bytes.Equal(got, unhex(t, v.hex)), "%s: %x, want %s", v.what, got, v.hex)
@@ -136,8 +138,8 @@ func TestEntriesThatAreNone(t *testing.T) {
 			t.Errorf("%s: %v", v.what, err)
 		}
 	}
-	_, err := decodeMetadata(nil, unhex(t, "02 00 80"))
-	errorIf(t, !errors.Is(err, ErrNewer), "unknown flag of metadata: %v", err)
+	_, err := decodeMetadata(nil, unhex(t, "02 00 80 00 00 00"))
+	errorIf(t, err == nil, "a step has ended as pending")
 	_, err = decodeMetadata(nil, unhex(t, "02 00 01 00"))
 	errorIf(t, err == nil, "no attempts, but flagged")
 	_, err = journal.AppendEntry(nil, &Entry{Kind: 16})

@@ -252,6 +252,9 @@ func advance(c *kernel.Core, w *kernel.Work) (again bool, err error) {
 	fresh, begun := f.fresh, time.Now()
 	f.advancing = true
 	f.mu.Lock()
+	if leaving {
+		f.run.Leave() // the next Actor starts what must be started
+	}
 	_, err = c.RunTurn(w, "workflow", true, func(h *kernel.Turn) ([]byte, error) {
 		h.Untouched = true
 		// A full actor must not lose the result of a step or run its body again. Writes of
@@ -326,7 +329,7 @@ func advance(c *kernel.Core, w *kernel.Work) (again bool, err error) {
 	}
 	f.queues = out.Queues
 	if leaving {
-		return false, nil // the next Actor starts what must be started
+		return false, nil
 	}
 	f.outstanding += int64(len(out.Launch))
 	for _, start := range early {
@@ -369,7 +372,7 @@ func settleRun(c *kernel.Core, h *kernel.Turn, out *wfhost.Outcome, running int6
 	if !out.Wake.IsZero() {
 		rec.Due = max(1, out.Wake.Add(time.Millisecond-1).UnixMilli())
 	}
-	busy := running > 0 || len(out.Launch) > 0 || out.Again || flowOf(c).pending
+	busy := running > 0 || len(out.Launch) > 0 || out.Unlaunched || out.Again || flowOf(c).pending
 	if leaving && busy {
 		// What is not done goes on soon, if the node goes on at all.
 		if soon := h.Start.UnixMilli() + runRetryMin.Milliseconds(); rec.Due == 0 || soon < rec.Due {
@@ -383,7 +386,7 @@ func settleRun(c *kernel.Core, h *kernel.Turn, out *wfhost.Outcome, running int6
 		return err
 	}
 	armRun(c, h, busy || flowOf(c).retiring)
-	if len(out.Launch) == 0 || leaving {
+	if len(out.Launch) == 0 {
 		return nil
 	}
 	launch(c, h, out)
