@@ -107,7 +107,8 @@ type Entry struct {
 	// Winner is the name of the branch that won a race.
 	Winner string
 	// Queues are the queues that a receive waits for, and Messages the messages that it got. The
-	// Messages of a step are the ones that it answered, without their bodies.
+	// Messages of other entries are the ones that they answered, without their bodies: a step, and in
+	// a race also a loop or race that has dropped such a step.
 	Queues   []string
 	Messages []Delivery
 	// Resolved is the answer of a version gate, and Latest the latest version that the code offered

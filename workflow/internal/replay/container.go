@@ -176,7 +176,13 @@ type structure struct {
 // dropIterations deletes what is recorded of the iterations of a loop from one up to but excluding
 // another.
 func (r *Run) dropIterations(o *op, from, to uint32) error {
+	if from >= to {
+		return nil
+	}
 	r.touched()
+	if err := r.keepAnswers(o, journal.ChildIteration(nil, o.loc, o.index, from), journal.ChildIteration(nil, o.loc, o.index, to)); err != nil {
+		return err
+	}
 	return r.st.dropIterations(r.turn, o.loc, o.index, from, to)
 }
 

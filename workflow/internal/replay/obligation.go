@@ -241,17 +241,66 @@ func (r *Run) pinnedState(loc journal.Location) ([]byte, bool) {
 	return e.State, true
 }
 
+// keepAnswers notes at a container inside of a race which messages were answered by what is about
+// to be dropped of it: the entries from one location up to another, or inside of it. Of messages
+// that were received inside of the container nobody will ask.
+func (r *Run) keepAnswers(o *op, from, to journal.Location) error {
+	if !o.s.racing {
+		return nil
+	}
+	end := journal.HistoryEnd(nil, from)
+	if to != nil {
+		end = journal.HistoryKey(nil, to)
+	}
+	answered := map[messageName]Delivery{}
+	err := r.turn.Scan(journal.HistoryKey(nil, from), end, func(key, value []byte) error {
+		e, err := decodeEntry(key, value)
+		if err == nil && e.Kind != KindReceive {
+			for _, m := range e.Messages {
+				answered[nameOf(&m)] = m
+			}
+		}
+		return err
+	})
+	if err != nil || len(answered) == 0 {
+		return err
+	}
+	for _, m := range o.entry.Messages {
+		delete(answered, nameOf(&m))
+	}
+	return r.turn.Scan([]byte(journal.HistoryPrefix), journal.HistoryEnd(nil, nil), func(key, value []byte) error {
+		at := journal.Location(key[len(journal.HistoryPrefix):])
+		if len(answered) == 0 || o.loc.Encloses(at) {
+			return nil
+		}
+		e, err := decodeEntry(key, value)
+		if err != nil || e.Kind != KindReceive {
+			return err
+		}
+		for _, m := range e.Messages {
+			if m, ok := answered[nameOf(&m)]; ok {
+				o.entry.Messages = append(o.entry.Messages, m)
+			}
+		}
+		return nil
+	})
+}
+
+// A messageName names a message.
+type messageName struct {
+	queue string
+	id    uint64
+}
+
+func nameOf(m *Delivery) messageName { return messageName{m.Queue, m.ID} }
+
 // messagesIn returns the messages that operations inside of loc received, did not answer, and whose
 // iteration, if they are in a loop, has not ended: what an iteration received counts as dealt with
 // when it is over.
 func (r *Run) messagesIn(loc journal.Location) (list []received, err error) {
 	start, end := journal.HistoryKey(nil, loc), journal.HistoryEnd(nil, loc)
 	var loops []loopAt
-	type name struct {
-		queue string
-		id    uint64
-	}
-	answered := map[name]bool{}
+	answered := map[messageName]bool{}
 	err = r.turn.Scan(start, end, func(key, value []byte) error {
 		at := journal.Location(key[len(journal.HistoryPrefix):])
 		for len(loops) > 0 && !loops[len(loops)-1].loc.Encloses(at) {
@@ -275,14 +324,14 @@ func (r *Run) messagesIn(loc journal.Location) (list []received, err error) {
 				m.Body = append([]byte(nil), m.Body...)
 				list = append(list, received{e.Seq, m})
 			}
-		case KindStep:
-			for _, m := range e.Messages {
-				answered[name{m.Queue, m.ID}] = true
-			}
+			return nil
+		}
+		for i := range e.Messages {
+			answered[nameOf(&e.Messages[i])] = true
 		}
 		return nil
 	})
-	list = slices.DeleteFunc(list, func(m received) bool { return answered[name{m.message.Queue, m.message.ID}] })
+	list = slices.DeleteFunc(list, func(m received) bool { return answered[nameOf(&m.message)] })
 	return list, err
 }
 

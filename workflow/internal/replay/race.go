@@ -159,6 +159,9 @@ func (s *scope) finishRace(o *op, won *member, members []*member) {
 			s.run.asked++ // others may wait for them
 		}
 		for _, loc := range lost {
+			if err := s.run.keepAnswers(o, loc, nil); err != nil {
+				return err
+			}
 			if err := s.run.drop(loc, true); err != nil {
 				return err
 			}
