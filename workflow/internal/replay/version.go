@@ -89,18 +89,41 @@ func Removed(ctx Context, name string, kind Kind) {
 	}
 	s.consume(rec)
 	s.take(i)
-	if e.Status.Over() || r.verify {
+	o := &op{s: s, name: name, loc: rec.loc, recorded: true, entry: *e}
+	waited, err := s.waitedFor(e)
+	switch {
+	case err != nil:
+		s.corrupt(err)
+	case e.Status.Over() && waited:
+		o.arrange()
+	case e.Status.Over() || r.verify && !waited:
 		return
+	default:
+		// It would be shown as waiting for ever.
+		o.entry = Entry{Kind: KindRemoved, Status: Completed, Ordinal: rec.ordinal, Created: e.Created}
+		o.resolve = func() error { return r.drop(rec.loc, false) }
+		if !waited {
+			o.entry.Ended = r.clock()
+			r.must(o.resolve())
+			r.put(o)
+			return
+		}
+		o.happened()
 	}
-	// It would be shown as waiting for ever.
-	o := &op{s: s, name: name, loc: rec.loc, entry: Entry{
-		Kind: KindRemoved, Status: Completed, Ordinal: rec.ordinal, Created: e.Created, Ended: r.clock(),
-	}}
-	if err := r.drop(rec.loc, false); err != nil {
-		r.err = err
-		r.hang(s.owner)
+	o.wait(s.owner)
+}
+
+// waitedFor reports whether the code, as far as the history shows, went on in the scope only when
+// an operation had ended, of which the record was just consumed: the rest must not come earlier now.
+func (s *scope) waitedFor(e *Entry) (bool, error) {
+	if s.byName {
+		return false, nil
 	}
-	r.put(o)
+	if s.cursor == len(s.records) {
+		return true, nil
+	}
+	next, err := s.records[s.cursor].header()
+	return err == nil && e.Status.Over() && !next.Created.Before(e.Ended), err
 }
 
 // Renamed says that an operation has another name now: in histories that have it as from, to
