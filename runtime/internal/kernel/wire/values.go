@@ -88,3 +88,13 @@ func Present(t *host.Behavior, kind host.ValueKind, index int, value []byte, cod
 	}
 	return Convert(t, kind, index, host.CBOR, value, codec, "value")
 }
+
+// Shown is Present in a list, which is shown all the same: a value that the encoding has no form for
+// is null.
+func Shown(t *host.Behavior, kind host.ValueKind, index int, value []byte, codec host.Codec) host.Raw {
+	shown, err := Present(t, kind, index, value, codec)
+	if err != nil {
+		return nil
+	}
+	return shown
+}

@@ -103,17 +103,13 @@ func queueReplace(c *kernel.Core, h *kernel.Turn, codec host.Codec,
 	entry := audit.Of(h.Work.Ctx)
 	for _, m := range []*host.ListedMessage{&before, &out} {
 		stored := m.Body
-		if m.Body, err = wire.Present(c.Actor.Type.Behavior, host.QueueBody, i, stored, host.JSON); err != nil {
-			return out, err
-		}
+		m.Body = wire.Shown(c.Actor.Type.Behavior, host.QueueBody, i, stored, host.JSON)
 		if m == &before {
 			entry.Before(m)
 			continue
 		}
 		entry.After(m)
-		if m.Body, err = wire.Present(c.Actor.Type.Behavior, host.QueueBody, i, stored, codec); err != nil {
-			return out, err
-		}
+		m.Body = wire.Shown(c.Actor.Type.Behavior, host.QueueBody, i, stored, codec)
 	}
 	QueueChange(h, "replace", in.Queue, func(d map[string]any) { d["id"] = in.ID })
 	return out, nil
@@ -476,9 +472,7 @@ func listMessages(r *call.Query, codec host.Codec, in *host.QueueListInput,
 	}
 	for n := range out.Messages {
 		m := &out.Messages[n]
-		if m.Body, err = wire.Present(r.Actor.Type.Behavior, host.QueueBody, i, m.Body, codec); err != nil {
-			m.Body = nil // it has no form in the codec; the message is shown all the same
-		}
+		m.Body = wire.Shown(r.Actor.Type.Behavior, host.QueueBody, i, m.Body, codec)
 	}
 	if out.Messages == nil {
 		out.Messages = []host.ListedMessage{}

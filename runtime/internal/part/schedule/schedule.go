@@ -341,7 +341,7 @@ func (*Part) Methods() []*call.Method {
 				if err != nil {
 					return host.Schedule{}, err
 				}
-				return showSchedule(c.Actor.Type, out, codec)
+				return showSchedule(c.Actor.Type, out, codec), nil
 			}),
 		call.Act(method.ScheduleCancel,
 			func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
@@ -353,7 +353,7 @@ func (*Part) Methods() []*call.Method {
 				if err != nil {
 					return host.Schedule{}, err
 				}
-				return showSchedule(c.Actor.Type, out, codec)
+				return showSchedule(c.Actor.Type, out, codec), nil
 			}),
 		call.Unwoken(call.Ask(method.ScheduleList,
 			func(r *call.Query, codec host.Codec, in *host.ScheduleListInput) (host.ScheduleListOutput, error) {
@@ -362,9 +362,7 @@ func (*Part) Methods() []*call.Method {
 					return host.ScheduleListOutput{}, err
 				}
 				for i := range all {
-					if all[i], err = showSchedule(r.Actor.Type, all[i], codec); err != nil {
-						return host.ScheduleListOutput{}, err
-					}
+					all[i] = showSchedule(r.Actor.Type, all[i], codec)
 				}
 				return host.ScheduleListOutput{Schedules: all}, nil
 			})),
@@ -393,14 +391,14 @@ func triggerSchedule(t *kernel.Turn, name, instance string) (host.Schedule, erro
 
 // showSchedule returns a schedule with its payload in a request's encoding. The payload of a
 // schedule whose contract is no longer declared is left out.
-func showSchedule(t *kernel.Type, s host.Schedule, codec host.Codec) (host.Schedule, error) {
+func showSchedule(t *kernel.Type, s host.Schedule, codec host.Codec) host.Schedule {
 	i, err := scheduleOf(t, s.Name)
 	if err != nil || len(s.Payload) == 0 {
 		s.Payload = nil
-		return s, nil
+		return s
 	}
-	s.Payload, err = wire.Convert(t.Behavior, host.SchedulePayload, i, host.CBOR, s.Payload, codec, "payload")
-	return s, err
+	s.Payload = wire.Shown(t.Behavior, host.SchedulePayload, i, s.Payload, codec)
+	return s
 }
 
 // Schedules implements host.Reader.

@@ -244,14 +244,8 @@ func readStream(r *call.Query, codec host.Codec, in *host.StreamReadInput) (out 
 		Next: page.Next, Closed: page.Closed, Life: life,
 	}
 	for i, it := range page.Items {
-		value := it.Data
-		if codec != host.CBOR {
-			if value, err = wire.Convert(r.Actor.Type.Behavior, host.StreamValue, index, host.CBOR,
-				it.Data, codec, "value"); err != nil {
-				return out, err
-			}
-		}
-		out.Items[i] = host.ReadStreamItem{Sequence: it.Sequence, Time: it.Time, Value: value}
+		out.Items[i] = host.ReadStreamItem{Sequence: it.Sequence, Time: it.Time,
+			Value: wire.Shown(r.Actor.Type.Behavior, host.StreamValue, index, it.Data, codec)}
 	}
 	return out, nil
 }
