@@ -174,8 +174,8 @@ func (r *run) Terminate(ctx context.Context, reason string) error {
 	return r.control(ctx, method.WorkflowTerminate, reason, "")
 }
 
-// Pause stops the run until Resume. Attempts of steps that are under way are finished, and what they
-// come to is kept; only the functions of StepCtx.OnCommit have to wait, in memory, for Resume.
+// Pause stops the run until Resume. Attempts of steps that are under way are finished, and what
+// they come to is kept; only the functions of StepCtx.OnCommit wait, in memory, for Resume.
 func (r *run) Pause(ctx context.Context, reason string) error {
 	return r.control(ctx, method.WorkflowPause, reason, "")
 }

@@ -107,8 +107,8 @@ type Entry struct {
 	// Winner is the name of the branch that won a race.
 	Winner string
 	// Queues are the queues that a receive waits for, and Messages the messages that it got. The
-	// Messages of other entries are the ones that they answered, without their bodies: a step, and in
-	// a race also a loop or race that has dropped such a step.
+	// Messages of other entries are the ones that they answered, without their bodies: those of a
+	// step, and in a race also those of a loop or race that has dropped such a step.
 	Queues   []string
 	Messages []Delivery
 	// Resolved is the answer of a version gate, and Latest the latest version that the code offered
@@ -148,7 +148,7 @@ type Metadata struct {
 	Held *Held
 }
 
-// Held is how a step came to an end that its paused run takes note of when it goes on.
+// Held is how a step came to an end of which its paused run hears when it goes on.
 type Held struct {
 	Status EntryStatus
 	// Doubt: it may have had an effect although it failed.

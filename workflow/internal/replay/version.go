@@ -114,7 +114,7 @@ func Removed(ctx Context, name string, kind Kind) {
 }
 
 // waitedFor reports whether the code, as far as the history shows, went on in the scope only when
-// an operation had ended, of which the record was just consumed: the rest must not come earlier now.
+// an operation had ended, whose record was just consumed: the rest must not come earlier now.
 func (s *scope) waitedFor(e *Entry) (bool, error) {
 	if s.byName {
 		return false, nil

@@ -89,8 +89,8 @@ func Present(t *host.Behavior, kind host.ValueKind, index int, value []byte, cod
 	return Convert(t, kind, index, host.CBOR, value, codec, "value")
 }
 
-// Shown is Present in a list, which is shown all the same: a value that the encoding has no form for
-// is null.
+// Shown is Present for a list, which one value must not hide: a value without a form in the
+// encoding is null.
 func Shown(t *host.Behavior, kind host.ValueKind, index int, value []byte, codec host.Codec) host.Raw {
 	shown, err := Present(t, kind, index, value, codec)
 	if err != nil {
