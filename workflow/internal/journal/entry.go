@@ -148,7 +148,7 @@ type Metadata struct {
 	Held *Held
 }
 
-// Held is how a step came to an end of which its paused run hears when it goes on.
+// Held is how a step came to an end while its run was paused; the run has it when it goes on.
 type Held struct {
 	Status EntryStatus
 	// Doubt: it may have had an effect although it failed.

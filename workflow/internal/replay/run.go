@@ -45,8 +45,8 @@ type Run struct {
 	fresh    bool // no part of it has ever run
 	verify   bool // stops when it would go live
 	control  *control
-	changed  bool // the control rows must be read again
-	leaving  bool // Leave was called
+	changed  bool   // the control rows must be read again
+	leaving  bool   // Leave was called
 	hurried  bool   // TryNow was called
 	entered  bool   // Enter was called, and no Advance has succeeded since
 	safe     bool   // it has recorded something, so Enter need not count
