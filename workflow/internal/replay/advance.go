@@ -42,6 +42,8 @@ func (r *Run) Advance(t Turn) (out Outcome, err error) {
 	through := false
 	defer func() {
 		r.turn = nil
+		clear(r.settled)
+		r.settled = r.settled[:0]
 		if err != nil || !through { // a function of the user called runtime.Goexit on the host's goroutine
 			r.Close()
 		}
@@ -79,8 +81,8 @@ func (r *Run) advance() (Outcome, error) {
 	if r.top == nil {
 		// What a body does that was begun before the function was stopped must end before it is
 		// begun again.
-		if r.drain(); len(r.inflight) > 0 {
-			return Outcome{Paused: true}, nil
+		if err := r.salvage(); err != nil || len(r.inflight) > 0 {
+			return Outcome{Paused: true}, err
 		}
 		if out, done, err := r.boot(known); done || err != nil {
 			return out, err
@@ -127,29 +129,6 @@ func (r *Run) stayPaused() (stay bool, out Outcome) {
 	return false, Outcome{}
 }
 
-// hearPaused takes what the attempts of a paused run tell, and records how steps have come to an
-// end. Their coroutines go on with the run.
-func (r *Run) hearPaused(out Outcome) (Outcome, error) {
-	if !r.live || r.top == nil {
-		return out, nil
-	}
-	for a := r.nextReported(); a != nil; a = r.nextReported() {
-		if err := a.t.heard(a); err != nil {
-			return Outcome{}, err
-		}
-	}
-	r.halt = nil // what asks for a pause is tried again when the run goes on
-	for _, o := range r.due.items[r.due.head:] {
-		if t, ok := o.live.(*task); ok {
-			t.hold()
-		}
-	}
-	if r.err != nil {
-		return Outcome{}, r.err
-	}
-	return out, r.flush()
-}
-
 // drain drops the results of attempts whose coroutines are gone.
 func (r *Run) drain() {
 	for a := r.nextReported(); a != nil; a = r.nextReported() {
@@ -162,6 +141,9 @@ func (r *Run) drain() {
 // writePause records a fault. The transaction in which it was found is undone first, if something
 // was written.
 func (r *Run) writePause() (Outcome, error) {
+	if err := r.salvage(); err != nil {
+		return Outcome{}, err
+	}
 	if r.pause != nil && r.pause.Reason == PausedOperator && !r.verify {
 		r.fault, r.final = nil, false // it is found again when the operator lets the run go on
 		return Outcome{Paused: true}, nil
@@ -309,6 +291,9 @@ func (r *Run) resolveLive(o *op) error {
 	r.seq++
 	r.now = now
 	r.resolved++
+	if _, ok := o.live.(*task); ok {
+		r.settled = append(r.settled, o)
+	}
 	if !o.quiet {
 		durable := r.durable
 		r.put(o)
@@ -328,7 +313,7 @@ func (r *Run) faulted() (Outcome, error) {
 	if r.pause == nil && r.lifted != nil && r.began <= r.progress {
 		r.pause = r.lifted // nothing was achieved since: it goes on
 	}
-	r.stopAttempts()
+	r.gather()
 	r.kill()
 	if r.wrote && !r.verify {
 		r.st.undone()

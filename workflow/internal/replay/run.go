@@ -25,6 +25,7 @@ type Run struct {
 	turnTime time.Time // in ms, UTC
 	wrote    bool
 	resolved int
+	settled  []*op  // what was resolved in it
 	durable  bool   // it holds more than records of deferred steps
 	turns    uint64 // counts transactions
 	asked    uint64 // grows when polls may have another result
@@ -75,6 +76,7 @@ type Run struct {
 	awaits     []*await   // parked
 	starting   []*task    // attempts to launch
 	inflight   []*Attempt // launched and not returned
+	ends       []ended    // how steps ended in a transaction that was undone
 	published  []byte     // what is recorded
 	publish    []byte     // what the function says
 

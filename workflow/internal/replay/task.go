@@ -238,32 +238,6 @@ func (t *task) decide(res result) (over bool) {
 	return false
 }
 
-// hold records, while the run is paused, how the step has come to an end. An end that functions
-// have to be run for stays in memory only.
-func (t *task) hold() {
-	o := t.o
-	if t.meta.Held != nil || t.save != nil || t.refused != nil || len(t.commits) > 0 {
-		return
-	}
-	e := &o.entry
-	t.meta.Held = &Held{Status: e.Status, Doubt: t.duty != nil && t.duty.doubt, Output: e.Output, Failure: e.Failure}
-	e.Status, e.Output, e.Failure = Pending, nil, nil
-	if t.options.atMostOnce {
-		e.Status = Running
-	}
-	t.record()
-	t.release()
-}
-
-// release has the step end as it is held.
-func (t *task) release() {
-	e, h := &t.o.entry, t.meta.Held
-	e.Status, e.Output, e.Failure = h.Status, h.Output, h.Failure
-	if t.duty != nil {
-		t.duty.doubt = h.Doubt
-	}
-}
-
 // exhaust pauses the run, because the attempts are used up.
 func (t *task) exhaust(f *Failure) {
 	r := t.o.s.run

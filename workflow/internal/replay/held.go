@@ -1,0 +1,158 @@
+package replay
+
+import (
+	"slices"
+
+	"github.com/cairn-run/cairn/workflow/internal/journal"
+)
+
+// How steps end while the function does not go on, because an operator or a step has paused the run
+// or because the function cannot: what their bodies came to is not lost.
+//
+//  1. An end that the function has not seen on record stands in the step's metadata, as Held. When
+//     the function comes to the step again, the step ends so: see step.release.
+//  2. While the coroutines wait, their steps are alive and hear of their attempts.
+//  3. When the function has failed, the transaction in which it did is undone, and the coroutines
+//     are gone. What the steps ended with in it is written again in the transaction that pauses the
+//     run, and what attempts come to later in the next ones. A failure that is followed by
+//     another attempt is forgotten: the attempt does not count. So is a success that functions of
+//     OnCommit belong to.
+
+// hearPaused takes what the attempts of a paused run tell, and records how steps have come to an
+// end. Their coroutines go on with the run.
+func (r *Run) hearPaused(out Outcome) (Outcome, error) {
+	if r.top == nil {
+		return out, r.salvage()
+	}
+	for a := r.nextReported(); a != nil; a = r.nextReported() {
+		if err := a.t.heard(a); err != nil {
+			return Outcome{}, err
+		}
+	}
+	r.halt = nil // what asks for a pause is tried again when the run goes on
+	for _, o := range r.due.items[r.due.head:] {
+		if t, ok := o.live.(*task); ok {
+			t.hold()
+		}
+	}
+	if r.err != nil {
+		return Outcome{}, r.err
+	}
+	return out, r.flush()
+}
+
+// hold records, while the run is paused, how the step has come to an end. An end that functions
+// have to be run for stays in memory only.
+func (t *task) hold() {
+	o := t.o
+	if t.meta.Held != nil || t.save != nil || t.refused != nil || len(t.commits) > 0 {
+		return
+	}
+	e := &o.entry
+	t.meta.Held = &Held{Status: e.Status, Doubt: t.duty != nil && t.duty.doubt, Output: e.Output, Failure: e.Failure}
+	e.Status, e.Output, e.Failure = Pending, nil, nil
+	if t.options.atMostOnce {
+		e.Status = Running
+	}
+	t.record()
+	t.release()
+}
+
+// release has the step end as it is held.
+func (t *task) release() {
+	e, h := &t.o.entry, t.meta.Held
+	e.Status, e.Output, e.Failure = h.Status, h.Output, h.Failure
+	if t.duty != nil {
+		t.duty.doubt = h.Doubt
+	}
+}
+
+// ended is how a step has ended of a function that has failed.
+type ended struct {
+	t    *task
+	held *Held
+}
+
+// gather remembers how steps have ended in a transaction that is about to be undone.
+func (r *Run) gather() {
+	for _, o := range append(r.settled, r.due.items[r.due.head:]...) {
+		t, ok := o.live.(*task)
+		if !ok || t.save != nil || t.refused != nil || len(t.commits) > 0 {
+			continue
+		}
+		switch e := &o.entry; e.Status {
+		case Completed, Failed, Exhausted:
+			r.ends = append(r.ends, ended{t, &Held{Status: e.Status, Doubt: t.duty != nil && t.duty.doubt,
+				Output: e.Output, Failure: e.Failure}})
+		}
+	}
+}
+
+// salvage records what is known of steps whose coroutines are gone.
+func (r *Run) salvage() error {
+	for a := r.nextReported(); a != nil; a = r.nextReported() {
+		news, t := a.take(), a.t
+		if !news.returned {
+			continue
+		}
+		a.land()
+		h := &Held{Status: Completed, Output: news.result.output, Failure: news.result.failure}
+		if h.Failure != nil {
+			h.Status = Failed
+			h.Doubt = t.duty != nil && !news.result.definite
+		}
+		switch {
+		case a.settled, news.expired && !news.late, news.interrupted, t.save != nil, len(news.result.commits) > 0:
+		case h.Failure != nil && (news.result.misuse != "" || !news.result.permanent && !t.options.atMostOnce):
+		default:
+			r.ends = append(r.ends, ended{t, h})
+		}
+	}
+	ends := r.ends
+	r.ends = nil
+	for _, end := range ends {
+		if err := end.write(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write writes the end of a step beside its entry, which is as the last transaction left it.
+func (end ended) write() error {
+	o, meta := end.t.o, Metadata{Attempts: end.t.meta.Attempts}
+	r := o.s.run
+	key := journal.HistoryKey(nil, o.loc)
+	value, ok, err := r.turn.Get(key)
+	if err != nil {
+		return err
+	}
+	e := Entry{Kind: KindStep, Ordinal: o.entry.Ordinal, Created: o.entry.Created, Sensitive: o.entry.Sensitive}
+	switch {
+	case ok:
+		if e, err = decodeEntry(key, slices.Clone(value)); err != nil || e.Status.Over() {
+			return err
+		}
+	case meta.Attempts == 0:
+		return nil // it began in the transaction that was undone
+	}
+	if e.ID == 0 {
+		e.ID = r.st.newID()
+		if _, err := r.st.put(r.turn, o.loc, &e); err != nil {
+			return err
+		}
+	} else {
+		key := journal.MetadataKey(nil, e.ID)
+		value, ok, err := r.turn.Get(key)
+		if err != nil {
+			return err
+		}
+		if ok {
+			if meta, err = decodeMetadata(key, slices.Clone(value)); err != nil {
+				return err
+			}
+		}
+	}
+	meta.Held = end.held
+	return r.st.putMetadata(r.turn, e.ID, &meta)
+}
