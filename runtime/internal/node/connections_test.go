@@ -97,6 +97,18 @@ func noting(p *puppet, _ host.Turn) error {
 	return nil
 }
 
+// A client that comes back with a position which the actor has not come to, as after a restore of a
+// backup, gets what is kept, and is told so.
+func TestClientThatIsAheadOfTheActorBeginsAnew(t *testing.T) {
+	in(t, puppetType{}, host.Limits{}, func(t *testing.T, h *hotel) {
+		l := h.connect(listening)
+		h.say("one", "two")
+		h.ok(l.Close(t.Context(), true))
+		d, err := h.back(l.Welcome(), 99).Next(t.Context())
+		errorIf(t, err != nil || !d.Reset || len(d.Events) != 2 || d.Events[0].Sequence != 1, "%+v, %v", d, err)
+	})
+}
+
 func TestLongHistoryIsReadInPages(t *testing.T) {
 	in(t, puppetType{}, host.Limits{EventHistory: 2000, ConnectionBytes: 4096}, func(t *testing.T, h *hotel) {
 		emitted, heard := 0, 0

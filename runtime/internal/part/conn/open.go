@@ -203,10 +203,7 @@ func resume(t *kernel.Turn, l *LiveConnection, r *host.ConnectRequest, id string
 		return err
 	}
 	connectionChange(t, "resumed", id, nil)
-	after := last
-	if r.HasAfter {
-		after = min(r.After, last)
-	}
+	after := l.from(t, r, last)
 	l.welcome = host.Welcome{
 		Connection: id, Token: r.Token, Cursor: after, Life: t.Core.ID.String(), Resumed: true, Events: rec.names(),
 	}
@@ -235,14 +232,23 @@ func open(t *kernel.Turn, l *LiveConnection, r *host.ConnectRequest, id string) 
 		return err
 	}
 	connectionChange(t, "opened", id, func(m map[string]any) { m["transport"] = rec.Transport })
-	after := last
-	if r.HasAfter {
-		if after = r.After; after > last || r.Life != "" && r.Life != t.Core.ID.String() {
-			after, l.reset = 0, true // the position is of another life: all kept events are new to the client
-		}
-	}
+	after := l.from(t, r, last)
 	l.welcome = host.Welcome{Connection: id, Token: token, Cursor: after, Life: t.Core.ID.String(), Events: rec.names()}
 	return join(t, l, id, rec, after, last)
+}
+
+// from returns the position from which the client gets events, if last is the last event. One of
+// another life, or of what a restored backup does not have, is no position: then all kept events
+// are new to the client.
+func (l *LiveConnection) from(t *kernel.Turn, r *host.ConnectRequest, last uint64) uint64 {
+	switch {
+	case !r.HasAfter:
+		return last
+	case r.After > last || r.Life != "" && r.Life != t.Core.ID.String():
+		l.reset = true
+		return 0
+	}
+	return r.After
 }
 
 // admit writes the record of a new connection before its hooks run, so that they find it, and
