@@ -109,6 +109,30 @@ func TestClientThatIsAheadOfTheActorBeginsAnew(t *testing.T) {
 	})
 }
 
+// A client that was cut off may still be served: what it subscribes to is on record when it comes
+// back, but is not sent to its new end until it asks there.
+func TestClientThatSubscribesAtBothItsEndsGetsEvents(t *testing.T) {
+	in(t, puppetType{}, host.Limits{}, func(t *testing.T, h *hotel) {
+		old := h.connect(host.ConnectRequest{})
+		hold := make(chan struct{})
+		go func() { _ = h.do("a", func(*puppet, host.Turn) error { <-hold; return nil }) }()
+		synctest.Wait()
+		var l host.LiveConnection
+		go func() { l = h.connect(host.ConnectRequest{Token: old.Welcome().Token}) }()
+		synctest.Wait()
+		go func() { _ = old.Subscribe(t.Context(), "said") }()
+		synctest.Wait()
+		close(hold)
+		synctest.Wait()
+		h.ok(l.Subscribe(t.Context(), "said"))
+		h.say("one")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		d, err := l.Next(ctx)
+		errorIf(t, err != nil || len(d.Events) != 1, "%+v, %v", d, err)
+	})
+}
+
 func TestLongHistoryIsReadInPages(t *testing.T) {
 	in(t, puppetType{}, host.Limits{EventHistory: 2000, ConnectionBytes: 4096}, func(t *testing.T, h *hotel) {
 		emitted, heard := 0, 0

@@ -234,7 +234,7 @@ func subscribe(t *kernel.Turn, l *LiveConnection, names []string) (added []strin
 		return nil, host.OverLimit("subscriptions of a connection", host.MaxSubscriptions, int64(n))
 	}
 	if len(added) == 0 {
-		return nil, nil
+		return l.follow(&rec, names), nil
 	}
 	st := rec.state(l.ID)
 	if err := askSubscribe(t, &st, added); err != nil {
@@ -260,14 +260,22 @@ func subscribe(t *kernel.Turn, l *LiveConnection, names []string) (added []strin
 	if err := putConnection(t.Core, l.ID, &rec); err != nil {
 		return nil, err
 	}
-	// From here on, and not only from when the turn is durable: the next events may share its
-	// commit.
+	return l.follow(&rec, names), nil
+}
+
+// follow lets the client get the events that its record has, and returns the names of new ones. An
+// earlier end of the connection may have subscribed to them. It does so before the turn is durable,
+// because the next events may share its commit.
+func (l *LiveConnection) follow(rec *connectionRecord, names []string) (added []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, n := range added {
-		l.Subscriptions[n] = last
+	for _, s := range rec.Events {
+		if _, ok := l.Subscriptions[s.Name]; !ok && slices.Contains(names, s.Name) {
+			l.Subscriptions[s.Name] = s.After
+			added = append(added, s.Name)
+		}
 	}
-	return added, nil
+	return added
 }
 
 // unsubscribe removes events from the subscriptions of a connection.
