@@ -22,7 +22,8 @@ import (
 //  4. Discard the Run when Advance returned an error, or when a transaction in which Advance
 //     succeeded was undone, unless Outcome.Undo asked for that. Open another Run when the
 //     attempts of the old one have returned.
-//  5. Leave, and Rest in a transaction and Close, when the actor goes to sleep.
+//  5. When the actor goes to sleep: Leave, end the contexts of the attempts, Advance when they
+//     have returned, which records their results, Rest in a transaction, and Close.
 //
 // Its methods:
 //

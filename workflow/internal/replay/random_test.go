@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	wfhost "github.com/cairn-run/cairn/workflow/host"
 	"github.com/cairn-run/cairn/workflow/internal/memory"
 	. "github.com/cairn-run/cairn/workflow/internal/replay"
 )
@@ -352,6 +354,86 @@ func TestRandomPrograms(t *testing.T) {
 		for i := range uint64(3) {
 			run("many crashes", func(s *script) { s.Chance = rand.New(rand.NewPCG(seed, i+1)) })
 		}
+	}
+}
+
+// disturbed runs a random program while something disturbs it, with crashes and without, and checks
+// that it ends as it does when it is executed directly. Without crashes, no body without functions
+// of OnCommit runs more often than in peace, but where that depends on when a branch is canceled.
+func disturbed(t *testing.T, seed uint64, disturb func(s *script, r *rand.Rand)) {
+	g := &grower{Rand: rand.New(rand.NewPCG(seed, 7)), left: 12}
+	program := g.program(true)
+	count := seed%2 == 0
+	if count { // a failed attempt does not count if it is followed by another and was disturbed
+		program = strings.NewReplacer(" errs=1", "", "undo-errs=1", "").Replace(program)
+		count = !strings.Contains(program, "race") && !strings.Contains(program, "busy")
+	}
+	want, live := direct(t, program)
+	var peace map[string]int
+	for i := range uint64(4) {
+		s := randomly(t, seed, program)
+		s.strict = true
+		r := rand.New(rand.NewPCG(seed, 8+i))
+		if i > 1 {
+			s.Chance = r
+		}
+		s.run("start main")
+		if i > 0 {
+			disturb(s, r)
+		} else {
+			drive(t, s.Actor)
+		}
+		got, left := comesTo(t, s.Actor)
+		fatalIf(t, got != want || !slices.Equal(left, live), "seed %d, life %d:\n%s\n got %s %v\nwant %s %v\n%s",
+			seed, i, program, got, left, want, live, Recorded(t, s.Rows))
+		if peace == nil {
+			peace = s.ran
+		}
+		for name, n := range s.ran {
+			fatalIf(t, i == 1 && count && strings.HasPrefix(name, "step") && n > peace[name], "seed %d:\n%s\nthe body of %s ran %d times, in peace %d", seed, program, name, n, peace[name])
+		}
+		s.Close()
+	}
+}
+
+// Runs that an operator pauses and resumes, and that leave memory meanwhile, end as they do in
+// peace.
+func TestRandomProgramsThatAreHeld(t *testing.T) {
+	for seed := range uint64(rounds(30, 1500)) {
+		disturbed(t, seed, func(s *script, r *rand.Rand) {
+			for rounds := 0; !status(t, s.Actor).State.Over(); rounds++ {
+				s.Drive(s.Now.Add(10*time.Second), func() bool { return r.IntN(8) == 0 })
+				for _, a := range s.Actors {
+					st, err := wfhost.ReadStatus(a.Rows)
+					if err != nil || st.State.Over() {
+						continue
+					}
+					switch held := st.Pause != nil && st.Pause.Reason == PausedOperator; {
+					case held && r.IntN(2) == 0:
+						must(t, a.Transact(func(t *memory.Turn) error { return Resume(t) }))
+					case !held && r.IntN(3) == 0 && rounds < 1000:
+						must(t, a.Transact(func(t *memory.Turn) error { return Hold(t, "held") }))
+					}
+					if s.Chance != nil && r.IntN(8) == 0 {
+						a.Shut()
+					}
+				}
+			}
+			drive(t, s.Actor)
+		})
+	}
+}
+
+// Runs whose functions panic now and then end as they do in peace: what was done before is not done
+// again.
+func TestRandomProgramsThatPanic(t *testing.T) {
+	for seed := range uint64(rounds(30, 1500)) {
+		disturbed(t, seed, func(s *script, r *rand.Rand) {
+			s.stumbles = r
+			s.Drive(memory.Forever, func() bool { return s.Commits > 500 })
+			s.stumbles = nil
+			drive(t, s.Actor)
+		})
 	}
 }
 

@@ -168,6 +168,9 @@ func (e *env) run(ctx Context, block []*line) (string, error) {
 			Publish(ctx, strings.Join(values, " "))
 			continue
 		}
+		if e.stumbles != nil && e.stumbles.IntN(12) == 0 {
+			panic("stumbled")
+		}
 		v, err := e.do(ctx, l)
 		if err != nil {
 			return "", err

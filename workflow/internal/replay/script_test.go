@@ -106,9 +106,10 @@ type script struct {
 	out           strings.Builder
 	functions     map[string]*Function[string, string]
 	flags         map[string]bool
-	calls         int      // of workflow functions
-	life          int      // of the run: the value of what is done in it, if it is not 0
-	later         []func() // when nothing else is left to do, one after another
+	calls         int        // of workflow functions
+	stumbles      *rand.Rand // functions panic at some statements
+	life          int        // of the run: the value of what is done in it, if it is not 0
+	later         []func()   // when nothing else is left to do, one after another
 
 	bodies sync.Mutex                 // guards the rest
 	ran    map[string]int             // bodies by the names of their steps
