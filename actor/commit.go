@@ -21,15 +21,26 @@ func (k KV) Commit(c kv.Commit) (kv.Result, error) {
 //
 // Only the store is undone. If f fails after it did something else in the turn, such as to put a
 // message into a queue or to emit an event, then the turn fails, whether or not the handler looks
-// at the error. A call of another actor stands, as ever.
-func (k KV) Update(f func(tx KV) error) error {
+// at the error. A call of another actor stands, as ever. A panic of f counts as an error, and goes
+// on.
+func (k KV) Update(f func(tx KV) error) (err error) {
 	t, ok := k.turn.(hostkv.Committer)
 	if !ok {
 		return Errorf(FailedPrecondition, "this turn cannot commit to the key-value store")
 	}
-	undone, err := t.KVUpdate(func() error { return f(k) })
-	if err != nil && !undone {
-		return k.ctx.fail(err)
+	end, err := t.KVUpdate()
+	if err != nil {
+		return err
 	}
-	return err
+	err = errUpdatePanicked
+	defer func() {
+		var undone bool
+		if undone, err = end(err); !undone {
+			_ = k.ctx.fail(err)
+		}
+	}()
+	return f(k)
 }
+
+// errUpdatePanicked is the error of an update that did not return.
+var errUpdatePanicked = Errorf(Internal, "an update of the key-value store panicked")

@@ -360,6 +360,43 @@ func TestATransactionTellsWhatItCannotKnow(t *testing.T) {
 	})
 }
 
+// An Update that panics is undone, also if the handler goes on.
+func TestAnUpdateThatPanicsIsUndone(t *testing.T) {
+	triers := actor.NewType[shop]("trier")
+	try := actor.NewAction[actor.None, actor.None](triers, "try")
+	put := func(store actor.KV, key string) error {
+		_, err := store.Commit(kv.Commit{Mutations: []kv.Mutation{kv.Put(kv.Key{key}, document(1))}})
+		return err
+	}
+	definition := actor.Define(triers, actor.Spec[shop]{},
+		actor.On(try, func(_ *shop, ctx *actor.Context, _ actor.None) (none actor.None, err error) {
+			func() {
+				defer func() { err = errors.Join(err, fmt.Errorf("%v", recover())) }()
+				err = ctx.KV().Update(func(tx actor.KV) error {
+					if err := put(tx, "a"); err != nil {
+						return err
+					}
+					panic("no")
+				})
+			}()
+			if err.Error() != "no" {
+				return none, err
+			}
+			return none, put(ctx.KV(), "b")
+		}))
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		_, err := try.Call(t.Context(), triers.Ref(h, "a"), actor.None{})
+		fatalIf(t, err != nil, "%v", err)
+		var keys []string
+		for _, k := range h.Inspect("trier", "a") {
+			if strings.HasPrefix(k.Text, "kv") {
+				keys = append(keys, k.Text)
+			}
+		}
+		errorIf(t, fmt.Sprint(keys) != `[kv("b")]`, "%v", keys)
+	}, definition)
+}
+
 // A turn whose Update cannot be undone alone fails, though its handler ignores the error: what a
 // turn has collected and not written yet, as an event, must not leave for what was undone. What it
 // had collected before does not count.

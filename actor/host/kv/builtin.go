@@ -284,8 +284,8 @@ type MutationResult struct {
 // After an error nothing of the commit is done, and the turn may go on.
 type Committer interface {
 	KVCommit(in *CommitInput) (CommitOutput, error)
-	// KVUpdate calls f, and undoes what it did in the key-value store if it returns an error. If f
-	// did something else in the turn, that cannot be undone alone: undone is false, and the turn
-	// must fail.
-	KVUpdate(f func() error) (undone bool, err error)
+	// KVUpdate begins an update. end ends it, once: with an error it undoes what was done in the
+	// key-value store since, and returns that error. If something else was done in the turn, that
+	// cannot be undone alone: undone is false, and the turn must fail.
+	KVUpdate() (end func(err error) (undone bool, e error), err error)
 }

@@ -257,7 +257,11 @@ func undone(key []byte) map[string]deed {
 			return errors.Join(put(h), err, no)
 		},
 		"an update": func(_ *puppet, h host.Turn) error {
-			if undone, err := h.(kv.Committer).KVUpdate(func() error { return errors.Join(put(h), no) }); !undone {
+			end, err := h.(kv.Committer).KVUpdate()
+			if err != nil {
+				return err
+			}
+			if undone, err := end(errors.Join(put(h), no)); !undone {
 				return err
 			}
 			return nil

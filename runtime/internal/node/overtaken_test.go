@@ -85,3 +85,31 @@ func TestAMessageThatHangsIsGivenUpAlone(t *testing.T) {
 		g.wantSettled(1)
 	})
 }
+
+// A message that is lost with the commit that it shares with a call that hangs is tried again, and
+// not blamed.
+func TestAMessageThatACallTakesAlongIsNotGivenUp(t *testing.T) {
+	types := []*puppetType{{
+		name: "p", limits: host.Limits{SendAttempts: 1, TurnTimeout: time.Second},
+		queues:  []host.Queue{{Name: "mail", Handler: "puppet.mail"}},
+		message: func(*puppet, host.Turn) error { time.Sleep(500 * time.Millisecond); return nil },
+	}}
+	bubble(t, nil, types, func(t *testing.T, g *stage) {
+		for range 50 { // of which the runtime sees that the handler is quick
+			g.must("receiver", add(1))
+		}
+		g.must("receiver", func(_ *puppet, h host.Turn) error {
+			_, err := h.Enqueue("mail", []host.Enqueue{{Body: []byte{1}}})
+			return err
+		})
+		time.Sleep(100 * time.Millisecond)
+		g.sends(add(100))
+		time.Sleep(100 * time.Millisecond)
+		go func() {
+			_ = g.do("receiver", func(*puppet, host.Turn) error { time.Sleep(10 * time.Minute); return nil })
+		}()
+		time.Sleep(5 * time.Hour)
+		same(t, g.n("receiver"), 150)
+		g.wantSettled(0)
+	})
+}

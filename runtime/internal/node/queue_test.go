@@ -142,3 +142,41 @@ func TestAMessageIsGivenUpThoughItsKeysDoNotFitIntoATurn(t *testing.T) {
 		})
 	})
 }
+
+// However many messages have no form in the codec of a worker, one request reaches those behind.
+func TestAMessageBehindManyWithoutAFormIsReceived(t *testing.T) {
+	d := &puppetType{name: "p", outside: true, queues: []host.Queue{{Name: "mail", Backoff: []time.Duration{}}}}
+	bubble(t, nil, []*puppetType{d}, func(t *testing.T, g *stage) {
+		g.post(letters{300, host.Enqueue{Body: []byte("\x63bad")}}, letters{1, host.Enqueue{Body: []byte("\x64good")}})
+		var out host.QueueReceiveOutput
+		g.mustVerb("a", host.QueueReceive, host.QueueReceiveInput{Queue: "mail", Limit: 1, WaitMS: 10_000}, &out)
+		same(t, len(out.Messages), 1)
+	})
+}
+
+// Messages that fail together leave their bodies under their keys as far as the turn has room.
+func TestMessagesWithKeysFailTogether(t *testing.T) {
+	d := &puppetType{name: "p", queues: []host.Queue{{Name: "mail", Backoff: []time.Duration{}}}, limits: host.Limits{WriteSetBytes: 1 << 20}}
+	bubble(t, nil, []*puppetType{d}, func(t *testing.T, g *stage) {
+		body := append([]byte{0x5a, 0, 1, 0x86, 0xa0}, make([]byte, 100_000)...)
+		for i := range 5 {
+			var keys [][]byte
+			for j := range 2 {
+				key, err := tuple.Tuple{int64(i), int64(j)}.Pack()
+				must(t, err)
+				keys = append(keys, key)
+			}
+			g.post(letters{1, host.Enqueue{Body: body, KeysIfUndelivered: keys}})
+		}
+		in := host.QueueNackInput{Queue: "mail"}
+		for range 5 {
+			var out host.QueueReceiveOutput
+			must(t, g.cbor("a", host.QueueReceive, host.QueueReceiveInput{Queue: "mail", Limit: 1}, &out))
+			in.Receipts = append(in.Receipts, out.Messages[0].Receipt)
+		}
+		must(t, g.cbor("a", host.QueueNack, in, nil))
+		var dead host.QueueListOutput
+		must(t, g.cbor("a", host.QueueDeadList, host.QueueListInput{Queue: "mail"}, &dead))
+		same(t, len(dead.Messages), 5)
+	})
+}

@@ -258,7 +258,11 @@ func (s *scene) step(x *player, w, body []string) error {
 		s.say("%s: %q", x.text(w[1:]), keys)
 		return err
 	case "update": // says whether what the steps did to entries was undone alone
-		undone, err := t.(kv.Committer).KVUpdate(func() error { return s.run(x, body) })
+		end, err := t.(kv.Committer).KVUpdate()
+		if err != nil {
+			return err
+		}
+		undone, err := end(s.run(x, body))
 		s.say("%s is undone alone: %t%s", x.text(w[1:]), undone, result("", err))
 	case "emit": // emit said TEXT
 		return t.Emit(map[string]int{"said": 0, "private": 1}[w[1]], []byte(`"`+rest+`"`))

@@ -283,7 +283,7 @@ func (h Turn) SetAlarm(al host.Alarm) error {
 	if alarmOf(t.Actor.Type, al.Name) < 0 {
 		return host.Errorf(host.InvalidArgument, "actor type %q has no alarm %q", t.Actor.Address.Type, al.Name)
 	}
-	if al.Due.Year() > 9999 { // which JSON cannot say
+	if al.Due.UTC().Year() > 9999 { // which JSON cannot say
 		return host.Errorf(host.InvalidArgument, "alarm %q: its time is after the year 9999", al.Name).With("field", "due")
 	}
 	due := al.Due.UnixMilli()

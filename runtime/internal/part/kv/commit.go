@@ -73,37 +73,38 @@ func (h *Turn) undo(to engine.Savepoint) {
 }
 
 // KVUpdate implements kv.Committer.
-func (h *Turn) KVUpdate(f func() error) (undone bool, err error) {
+func (h *Turn) KVUpdate() (end func(error) (undone bool, e error), err error) {
 	t := h.K
 	if err := t.Enter(); err != nil {
-		return true, err
+		return nil, err
 	}
+	defer t.Leave()
 	rows := t.Core.Rows
 	before, changes, counted, collected := rows.Hold(), len(t.Changes), 0, h.collected()
 	if h.touched != nil {
 		counted = h.touched.changes
 	}
-	t.Leave()
-	err = f()
-	if closed := t.Enter(); closed != nil {
-		return false, closed
-	}
-	defer t.Leave()
-	if !rows.Release(before) {
-		return false, cmp.Or[error](err, host.Errorf(host.FailedPrecondition,
-			"an update that began before this one was undone, and this one with it"))
-	}
-	if err == nil || h.collected() != collected || !rows.Only(before, kvrows.Kinds...) {
-		return false, err
-	}
-	h.undo(*before)
-	of := func(c engine.Change) bool { return c.Kind == engine.ChangeKV }
-	t.Changes = t.Changes[:changes+len(slices.DeleteFunc(t.Changes[changes:], of))]
-	// otherwise the turn publishes that there were more
-	if what := h.touched; what != nil && what.changes <= MaxKVChanges {
-		what.changes = counted
-	}
-	return true, err
+	return func(err error) (bool, error) {
+		if closed := t.Enter(); closed != nil {
+			return false, closed
+		}
+		defer t.Leave()
+		if !rows.Release(before) {
+			return false, cmp.Or[error](err, host.Errorf(host.FailedPrecondition,
+				"an update that began before this one was undone, and this one with it"))
+		}
+		if err == nil || h.collected() != collected || !rows.Only(before, kvrows.Kinds...) {
+			return false, err
+		}
+		h.undo(*before)
+		of := func(c engine.Change) bool { return c.Kind == engine.ChangeKV }
+		t.Changes = t.Changes[:changes+len(slices.DeleteFunc(t.Changes[changes:], of))]
+		// otherwise the turn publishes that there were more
+		if what := h.touched; what != nil && what.changes <= MaxKVChanges {
+			what.changes = counted
+		}
+		return true, err
+	}, nil
 }
 
 // collected counts what the handler did that no rollback of rows undoes: events, messages, SQL and

@@ -274,7 +274,10 @@ type Delivery struct {
 	bytes    int64 // of the messages, in a mailbox
 	// handled counts the messages that are done; err is why the next one is not.
 	handled int
-	hung    int // the place of the message that took those before it along, if there are any
+	// lost: messages were handled, and the commit was lost. hung is the place of the message that
+	// took them along; 0 if it is none of these.
+	lost bool
+	hung int
 	err     error
 	reason  string // what operators read of err; "" for its text
 	paused  bool   // the target did not take them because it is paused

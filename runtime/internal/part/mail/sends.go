@@ -63,6 +63,7 @@ type channel struct {
 	// reason is what operators read of cause; "" for its text.
 	reason string
 	most   int // of messages in the next run; 0 for as many as may be
+	lost   int // runs in a row that something else took along
 
 	// The target's current incarnation, valid while no actor was destroyed since.
 	incarnation keyspace.ActorID
@@ -358,6 +359,7 @@ func (s *sender) send(ch *channel) {
 		w := &kernel.Work{Job: d, Finish: func(w *kernel.Work) {
 			d.paused = w.Paused
 			if w.Err != nil {
+				d.lost = d.handled > 0
 				if d.handled < len(d.messages) {
 					d.hung = d.handled
 				}
@@ -384,7 +386,7 @@ func (s *sender) delivered(ch *channel, d *Delivery) {
 	handled, rest := d.messages[:d.handled], d.messages[d.handled:]
 	ch.queue = ch.queue[len(handled):]
 	if len(handled) > 0 {
-		ch.attempts, ch.cause = 0, nil
+		ch.attempts, ch.lost, ch.cause = 0, 0, nil
 	}
 	set := &settlement{sender: s}
 	for _, m := range handled {
@@ -404,9 +406,10 @@ func (s *sender) delivered(ch *channel, d *Delivery) {
 				s.settle(set)
 			}
 			return // the messages stay in the store until the next start
-		case d.hung > 0: // those before it are sent without it
+		case d.lost && ch.lost < maxLost: // if one of these took it along, those before it are sent without it
 			ch.most = d.hung
-			wait = retry.In(d.err, sendRetryMin)
+			ch.lost++
+			wait = retry.In(d.err, retry.Backoff(ch.lost, sendRetryMin, sendRetryMax))
 		default:
 			if host.CodeOf(d.err) != host.Overloaded {
 				ch.attempts++
@@ -417,7 +420,7 @@ func (s *sender) delivered(ch *channel, d *Delivery) {
 				set.failed = append(set.failed,
 					failedSend{message: rest[0], err: d.err, reason: d.reason, attempts: ch.attempts})
 				ch.queue = ch.queue[1:]
-				ch.attempts, ch.cause = 0, nil
+				ch.attempts, ch.lost, ch.cause = 0, 0, nil
 			} else {
 				wait = retry.In(d.err, retry.Backoff(max(1, ch.attempts), sendRetryMin, sendRetryMax))
 			}
@@ -443,6 +446,9 @@ func (s *sender) delivered(ch *channel, d *Delivery) {
 		s.send(ch)
 	}
 }
+
+// maxLost is how many runs in a row may be lost with no message blamed.
+const maxLost = 16
 
 // A message that was not handled is tried again after 100 milliseconds, doubling up to a minute.
 const (

@@ -291,7 +291,12 @@ func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec,
 		return out, err
 	}
 	// A message whose body has no form in the codec fails, and others are received in its place.
-	for tries := 0; tries < 100 && len(out.Messages) == 0; tries++ {
+	before := h.Core.Rows.Bytes()
+	for tries := 0; len(out.Messages) == 0; tries++ {
+		if tries == 100 || h.Core.Rows.Bytes()-before > h.Core.Limits.Storage.MaxWriteSet/2 {
+			h.Notify("queue/" + in.Queue) // the next request goes on
+			break
+		}
 		received, err := SetOf(h).Receive(in.Queue, cmp.Or(in.Limit, 1), millis(in.LockMS))
 		if err != nil || len(received) == 0 {
 			return out, err
@@ -308,6 +313,9 @@ func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec,
 	return out, nil
 }
 
+// noForm is why a message fails whose worker cannot read it.
+const noForm = "its body has no form in the codec of the worker"
+
 // present adds messages that were received of queue i to the output.
 func present(c *kernel.Core, h *kernel.Turn, codec host.Codec, i int, received []host.Received,
 	out *host.QueueReceiveOutput) (err error) {
@@ -317,7 +325,7 @@ func present(c *kernel.Core, h *kernel.Turn, codec host.Codec, i int, received [
 			WantReply: m.WantReply, Traceparent: m.Span.String(), Receipt: m.Receipt, LockedUntil: m.LockedUntil.UTC(),
 		}
 		if r.Body, err = wire.Present(c.Actor.Type.Behavior, host.QueueBody, i, m.Body, codec); err != nil {
-			if _, _, err = SetOf(h).Nack(m.Queue, []string{m.Receipt}, nil, err.Error(), false); err != nil {
+			if _, _, err = SetOf(h).Nack(m.Queue, []string{m.Receipt}, nil, noForm, false); err != nil {
 				return err
 			}
 			continue

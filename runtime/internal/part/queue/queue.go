@@ -3,6 +3,7 @@
 package queue
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
@@ -193,8 +195,16 @@ func SetOf(t *kernel.Turn) *queuerows.Set {
 // A keeper is a turn that keeps the bodies of messages which are given up.
 type keeper Turn
 
-// Keep implements queuerows.Keeper.
-func (k *keeper) Keep(key, body []byte) error { return Queueing(k.K.Actor.Type).keep(k.K, key, body) }
+// Keep implements queuerows.Keeper. It leaves room for the dead letter: an entry may be written
+// with its version and its index.
+func (k *keeper) Keep(key, body []byte) error {
+	core := k.K.Core
+	need := 4*len(body) + min(64<<10, core.Limits.Storage.MaxWriteSet/8)
+	if err := core.Rows.Refusal(int64(need)); errors.Is(err, &engine.LimitError{}) {
+		return fault.Limit(err)
+	}
+	return Queueing(core.Actor.Type).keep(k.K, key, body)
+}
 
 func newQueueSet(t *kernel.Type, rows engine.Writer, limits *limit.Set, now time.Time) *queuerows.Set {
 	s := queuerows.New(rows, now, func(name string) (host.Queue, bool) {

@@ -205,7 +205,7 @@ func (s *scan) list(most uint64, element func()) []byte {
 // weight is how many bytes of bodies are written if the message becomes a dead letter.
 func (m *message) weight() int {
 	n := 1
-	_ = m.eachKey(func([]byte) error { n++; return nil })
+	_ = m.eachKey(func([]byte) error { n += 3; return nil }) // with a version and an index
 	return n * len(m.body)
 }
 

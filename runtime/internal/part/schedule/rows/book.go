@@ -98,7 +98,7 @@ func (b *Book) check(s *host.Schedule) (r scheduleRecord, c *clock, err error) {
 		return r, nil, invalid("every_ms", "the shortest interval is 1,000")
 	case s.Every > maxEvery:
 		return r, nil, invalid("every_ms", "the longest interval is a hundred years")
-	case s.At != nil && s.At.Year() > 9999:
+	case s.At != nil && s.At.UTC().Year() > 9999:
 		return r, nil, invalid("at", "it is after the year 9999")
 	case s.CatchUp < 0 || s.CatchUp > host.MaxScheduleCatchUp:
 		return r, nil, invalid("catch_up", "it is not between 0 and 10,000")
