@@ -14,8 +14,8 @@ import (
 // unlisted are methods that every reader expects of an error, or of a value with a text form.
 var unlisted = regexp.MustCompile(`^(Error|Unwrap|Is|String|(M|Unm)arshal(CBOR|Text))$`)
 
-// TestCommentsOfAliasesListTheirMembers: go doc shows no fields and no methods of an alias, so its
-// comment does.
+// TestCommentsOfAliasesListTheirMembers checks the comments of aliases, because go doc shows no
+// fields and no methods of an alias.
 func TestCommentsOfAliasesListTheirMembers(t *testing.T) {
 	members := map[string][]string{} // fields and methods, by type
 	for _, d := range declarations(t, "internal/replay", "internal/journal") {

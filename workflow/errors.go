@@ -5,11 +5,9 @@ import "github.com/cairn-run/cairn/workflow/internal/replay"
 var (
 	// ErrCanceled: the operation's scope was canceled. The error is a *CanceledError.
 	ErrCanceled = replay.ErrCanceled
-	// ErrOutcomeUnknown: an attempt of a step was cut off by a crash and may not be repeated,
-	// because
-	// it must run at most once or because its attempts are used up. A body that fails for good
-	// after
-	// a part of its effect wraps it, so that the step is undone: see Compensated.
+	// ErrOutcomeUnknown: a crash cut off an attempt of a step that may not be repeated, because it
+	// must run at most once or its attempts are used up. A body that fails for good after a part of
+	// its effect wraps it, so that the step is undone: see Compensated.
 	ErrOutcomeUnknown = replay.ErrOutcomeUnknown
 	// ErrTimeout: the operation's own time limit passed.
 	ErrTimeout = replay.ErrTimeout
@@ -17,7 +15,7 @@ var (
 	ErrTooLarge = replay.ErrTooLarge
 )
 
-// A BranchError is how one branch failed.
+// A BranchError is the error of a failed branch.
 //
 //	// Branch is its name; for an element of ForEach its index.
 //	Branch string
@@ -34,7 +32,7 @@ type CanceledError = replay.CanceledError
 //
 //	// Name is that of the Spawn, Program that of the workflow.
 //	Name, Program string
-//	// Status tells how it ended: Failed, Canceled, or Exhausted if it could not be run at all:
+//	// Status says how it ended: Failed, Canceled, or Exhausted if it could not be run at all:
 //	// its actor refused to start it, or was destroyed.
 //	Status host.EntryStatus
 //	// Err is the child's error, as far as it can be stored.
@@ -45,7 +43,7 @@ type ChildError = replay.ChildError
 //
 //	// Type is the Go type.
 //	Type string
-//	// Decoding tells the direction.
+//	// Decoding is set if decoding failed.
 //	Decoding bool
 //	Err error
 type CodecError = replay.CodecError
@@ -67,10 +65,9 @@ type FailureError = replay.FailureError
 //	func (e *JoinError) First() *BranchError
 type JoinError = replay.JoinError
 
-// A PanicError is what a step's body, or a function within a transaction, fails with when it
-// panics.
+// A PanicError is the error of a step's body, or of a function within a transaction, that panics.
 //
-//	Value string // what it panicked with, printed
+//	Value string // of the panic, printed
 //	Stack string
 type PanicError = replay.PanicError
 

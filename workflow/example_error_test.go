@@ -16,8 +16,8 @@ func (e *declined) Error() string { return "declined: " + e.Reason }
 
 var errNoStock = errors.New("not in stock")
 
-// Errors of steps and children are stored. Types and values that are registered are found again, in
-// a replay too.
+// Errors of steps and children are stored. Registered types and values are found again, even in a
+// replay.
 func ExampleWithError() {
 	register := []workflow.Option{workflow.WithError[*declined]("declined"), workflow.WithErrorValue("no-stock", errNoStock)}
 	pick := workflow.NewFunction("pick", func(workflow.Context, string) (int, error) { return 0, errNoStock }, register...)

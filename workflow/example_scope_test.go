@@ -34,7 +34,7 @@ func ExampleJoinFast() {
 	// broken: no such user <nil>
 }
 
-// No more than MaxBranches branches fit into one ForEach. A race that nobody wins says why.
+// Up to MaxBranches branches fit into one ForEach. A race without a winner returns the reasons.
 func ExampleRaceError() {
 	d := workflow.NewFunction("bids", func(ctx workflow.Context, _ struct{}) (string, error) {
 		none := func(workflow.Context) (int, error) { return 0, errors.New("no bid") }
@@ -49,7 +49,7 @@ func ExampleRaceError() {
 	// Output: auction: 2 of at most 10000 lost <nil>
 }
 
-// A part of a run that the run itself ends, with what must happen all the same in a detached scope.
+// A part of a run that the run itself ends, with cleanup in a detached scope.
 func ExampleWithCancel() {
 	d := workflow.NewFunction("search", func(ctx workflow.Context, _ struct{}) (string, error) {
 		return workflow.Scope(ctx, "search", func(ctx workflow.Context) (string, error) {
@@ -74,7 +74,7 @@ func ExampleWithCancel() {
 	// Output: canceled: found it elsewhere <nil>
 }
 
-// The history keeps the last 2 of the iterations, and drops what is older ten at a time.
+// The history keeps the last 2 of the iterations, and drops older ones ten at a time.
 func ExampleKeep() {
 	d := workflow.NewFunction("count", func(ctx workflow.Context, n int) (int, error) {
 		return workflow.Loop(ctx, "loop", 0, func(it *workflow.Iter[int, int]) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/cairn-run/cairn/workflow/workflowtest"
 )
 
-// A charge must not run twice. When a crash cuts it off, the step fails, and a person looks whether
-// the money moved.
+// A charge must not run twice. When a crash cuts it off, the step fails, and a person checks
+// whether the money moved.
 func ExampleAtMostOnce() {
 	d := workflow.NewFunction("pay", func(ctx workflow.Context, cents int) (string, error) {
 		return workflow.Step(ctx, "charge", func(*workflow.StepCtx) (string, error) { return "receipt", nil },
@@ -23,7 +23,7 @@ func ExampleAtMostOnce() {
 	// Output: true 1
 }
 
-// A step that goes on where its last attempt was cut off.
+// A step that continues where its last attempt was cut off.
 func ExampleLastProgress() {
 	d := workflow.NewFunction("import", func(ctx workflow.Context, rows int) (int, error) {
 		return workflow.Step(ctx, "copy", func(sc *workflow.StepCtx) (int, error) {

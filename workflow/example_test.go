@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-run/cairn/workflow/workflowtest"
 )
 
-// exampleTB stands in for the *testing.T that a test has.
+// exampleTB replaces the *testing.T of a test.
 type exampleTB struct{ testing.TB }
 
 func (exampleTB) Helper()                   {}
@@ -25,7 +25,7 @@ type order struct {
 	Amount int
 }
 
-// An order: what was done is undone if a later step fails.
+// An order: steps that are done are undone if a later one fails.
 func Example() {
 	buy := workflow.NewFunction("buy", func(ctx workflow.Context, o order) (string, error) {
 		return workflow.Saga(ctx, "checkout", func(ctx workflow.Context) (string, error) {
@@ -82,7 +82,7 @@ func ExampleStep() {
 	// 3s
 }
 
-// An approval that is waited for, with a reminder each day, for three days at most.
+// A wait for an approval, with a reminder each day, for three days at most.
 func ExampleReceive() {
 	type decision struct{ Approved bool }
 	decisions := workflow.Inbox[decision]{Name: "decisions"}
@@ -115,8 +115,8 @@ func ExampleReceive() {
 	// expired <nil>
 }
 
-// What an Update changes and its result are one transaction: here a stock that never goes below
-// zero, whatever crashes.
+// The changes of an Update and its result are one transaction: here a stock that never goes below
+// zero, even with crashes.
 func ExampleUpdate() {
 	type stock struct{ Teapots int }
 	d := workflow.NewFunction("sell", func(ctx workflow.Context, n int) (int, error) {
@@ -138,7 +138,7 @@ func ExampleUpdate() {
 	// 2
 }
 
-// Branches go on at the same time.
+// Branches run concurrently.
 func ExampleJoin() {
 	d := workflow.NewFunction("profile", func(ctx workflow.Context, user string) (string, error) {
 		var name string
@@ -192,7 +192,7 @@ func ExampleSpawn() {
 	// Output: hello Ada <nil>
 }
 
-// A change of the code that runs which exist do not follow: theirs has gone past the place.
+// A change of the code that existing runs do not follow, because they have gone past the place.
 func ExamplePatched() {
 	define := func(patched bool) *workflow.Function[struct{}, string] {
 		return workflow.NewFunction("ship", func(ctx workflow.Context, _ struct{}) (string, error) {

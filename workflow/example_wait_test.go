@@ -24,7 +24,7 @@ func ExampleAwait() {
 	// Output: 4 <nil>
 }
 
-// A message whose sender waits for the answer.
+// A message whose sender waits for a reply.
 func ExampleReply() {
 	questions := workflow.Inbox[int]{Name: "questions"}
 	d := workflow.NewFunction("oracle", func(ctx workflow.Context, answers int) (string, error) {

@@ -2,8 +2,8 @@ package workflow
 
 import "github.com/cairn-run/cairn/workflow/internal/replay"
 
-// A Func is a workflow function. It must be deterministic: what it does may depend only on its
-// input and on what its operations return.
+// A Func is a workflow function. It must be deterministic: its behavior may depend only on its
+// input and on the results of its operations.
 type Func[In, Out any] func(ctx Context, in In) (Out, error)
 
 // A Function is a workflow: a name, a function, and options. It is immutable and may be used by
@@ -13,9 +13,9 @@ type Func[In, Out any] func(ctx Context, in In) (Out, error)
 //	func (d *Function[In, Out]) Program() *host.Program
 type Function[In, Out any] = replay.Function[In, Out]
 
-// NewFunction makes a workflow of a function. Its name is stored with each run, and is how the
-// function is found again; it has 1 to 256 bytes. What is wrong with the arguments is told by
-// Program.Err, and by every start of a run of it.
+// NewFunction makes a workflow of a function. Its name, of 1 to 256 bytes, is stored with each run
+// and finds the function again. Program.Err, and every start of a run of it, returns an error if
+// the arguments are wrong.
 func NewFunction[In, Out any](name string, fn Func[In, Out], options ...Option) *Function[In, Out] {
 	return replay.NewFunction[In, Out](name, replay.Func[In, Out](fn), options...)
 }
@@ -23,8 +23,8 @@ func NewFunction[In, Out any](name string, fn Func[In, Out], options ...Option) 
 // An Option is an option of NewFunction.
 type Option = replay.Option
 
-// WithVersion names the version of the code, for people: it is stored with each run that it
-// starts. At most 256 bytes.
+// WithVersion names the version of the code, for people. It is stored with each run that it starts.
+// At most 256 bytes.
 func WithVersion(v string) Option {
 	return replay.WithVersion(v)
 }
@@ -34,15 +34,15 @@ func WithCodec(codec Codec) Option {
 	return replay.WithCodec(codec)
 }
 
-// WithError registers an error type under a name: errors.As finds it in errors that come out of
-// the history. E is encoded by the codec, so its exported fields survive. Of several types that
-// match, the first registered counts.
+// WithError registers an error type under a name, so that errors.As finds it in errors that were
+// stored in the history. E is encoded by the codec, so its exported fields survive. If several
+// types match, the first registered counts.
 func WithError[E error](name string) Option {
 	return replay.WithError[E](name)
 }
 
-// WithErrorValue registers an error value under a name: errors.Is finds it in errors that come
-// out of the history.
+// WithErrorValue registers an error value under a name, so that errors.Is finds it in errors that
+// were stored in the history.
 func WithErrorValue(name string, value error) Option {
 	return replay.WithErrorValue(name, value)
 }
@@ -52,10 +52,10 @@ func WithStepDefaults(options ...StepOption) Option {
 	return replay.WithStepDefaults(options...)
 }
 
-// WithUndo registers a handler for UndoBy. fn gets the arguments that UndoBy was given, whether
-// the step's result is known or not (see StepCtx.Undoes). It is called at least once, as the body
-// of a step is, and always under the same StepCtx.IdempotencyKey. It must stay registered, and
-// take the same type, for as long as runs may owe it.
+// WithUndo registers a handler for UndoBy. fn gets the arguments of UndoBy, even if the step's
+// result is unknown (see StepCtx.Undoes). Like the body of a step, it is called at least once, and
+// always under the same StepCtx.IdempotencyKey. It must stay registered, with the same type, as
+// long as runs may need it.
 func WithUndo[T any](handler string, fn func(sc *StepCtx, args T) error) Option {
 	return replay.WithUndo[T](handler, fn)
 }
@@ -66,6 +66,6 @@ func WithUndo[T any](handler string, fn func(sc *StepCtx, args T) error) Option 
 type Codec interface {
 	// Encode returns the encoded form of v, never nil.
 	Encode(v any) ([]byte, error)
-	// Decode stores what data is the encoded form of in what v points to. It keeps nothing of data.
+	// Decode decodes data into the value that v points to. It does not keep data.
 	Decode(data []byte, v any) error
 }

@@ -7,17 +7,17 @@ import "github.com/cairn-run/cairn/workflow/internal/replay"
 //	// Result waits until the child has ended, and returns its output. If it did not complete,
 //	// the error is a *ChildError. If ctx is canceled first, the error matches ErrCanceled.
 //	func (c *Child[Out]) Result(ctx Context) (Out, error)
-//	// Cancel asks the child to cancel itself. It does not wait for it; Result does.
+//	// Cancel requests that the child cancels itself. It does not wait for the end; Result does.
 //	func (c *Child[Out]) Cancel(ctx Context, reason string) error
 type Child[Out any] = replay.Child[Out]
 
 // Spawn starts a child: a run of another workflow, concurrent to the one that spawns it. A child
-// fails, and undoes what it did, on its own, and its result is recorded when it ends; one that
-// was canceled does not complete. The child does not outlive the scope that spawned it, unless it
-// runs in another actor with OnParentClose(CloseAbandon).
+// fails, and undoes its steps, on its own. Its result is recorded when it ends; a canceled child
+// does not complete. The child does not outlive the scope that spawned it, unless it runs in
+// another actor with OnParentClose(CloseAbandon).
 //
-// A child in another actor is started exactly once, when the transaction that records the Spawn
-// is durable. Its actor refuses it if it has a run already; Result tells.
+// A child in another actor is started exactly once, when the transaction that records the Spawn is
+// durable. If that actor has a run already, it refuses the child, and Result returns the error.
 func Spawn[In, Out any](ctx Context, name string, d *Function[In, Out], in In,
 	opts ...SpawnOption) (*Child[Out], error) {
 	return replay.Spawn[In, Out](ctx, name, d, in, opts...)

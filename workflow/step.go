@@ -28,19 +28,18 @@ import (
 //	// the last is written. The error is a *CodecError or a *TooLargeError.
 //	func (sc *StepCtx) Progress(v any) error
 //	// Undoes returns, in an undo function, the idempotency key of the step that is undone, and
-//	// whether the step's result is known. It is unknown if the step was given up or cut off:
-//	// then the effect may be there or not, and the undo function has to find out, by the key,
-//	// and has to make sure that the effect does not come later. In other bodies Undoes returns
-//	// "" and false.
+//	// whether the step's result is known. It is unknown if the step was given up or cut off.
+//	// Then the undo function must find out, by the key, whether the effect is there, and must
+//	// make sure that it does not come later. In other bodies Undoes returns "" and false.
 //	func (sc *StepCtx) Undoes() (key string, known bool)
 type StepCtx = replay.StepCtx
 
-// Step runs fn outside of the run, where it may do anything, and records its result. Step returns
-// the value after an encoding and decoding by the codec.
+// Step runs fn outside of the run, where it may do anything, and records its result. The codec
+// encodes and decodes the returned value.
 //
 // The body fn runs at least once: after a crash that cuts it off, it runs again (see AtMostOnce,
-// StepCtx.IdempotencyKey). If it fails, it is tried again by the retry policy; a panic is a
-// failure. The error is a *StepError when the attempts are used up, or matches ErrCanceled.
+// StepCtx.IdempotencyKey). If it fails or panics, it is tried again by the retry policy. The error
+// is a *StepError when the attempts are used up, or matches ErrCanceled.
 func Step[T any](ctx Context, name string, fn func(sc *StepCtx) (T, error), options ...StepOption) (T, error) {
 	return replay.Step[T](ctx, name, fn, options...)
 }
@@ -50,8 +49,8 @@ func Do(ctx Context, name string, fn func(sc *StepCtx) error, options ...StepOpt
 	return replay.Do(ctx, name, fn, options...)
 }
 
-// Begin begins a step and returns at once. The error matches ErrCanceled. A scope does not end
-// before the steps that it has started.
+// Begin begins a step and returns at once. The error matches ErrCanceled. A scope ends only after
+// the steps that it has started.
 func Begin[T any](ctx Context, name string, fn func(sc *StepCtx) (T, error),
 	options ...StepOption) (*Future[T], error) {
 	return replay.Begin[T](ctx, name, fn, options...)
@@ -70,24 +69,24 @@ type Future[T any] = replay.Future[T]
 // A StepOption is an option of a step.
 type StepOption = replay.StepOption
 
-// AtMostOnce records that the body is about to run before it does. It is then never repeated: if
-// it is cut off, the step fails with ErrOutcomeUnknown. There are no retries.
+// AtMostOnce records that the body is about to run before it runs. The body is then never repeated:
+// if it is cut off, the step fails with ErrOutcomeUnknown. There are no retries.
 func AtMostOnce() StepOption {
 	return replay.AtMostOnce()
 }
 
-// CancelBody ends the context of a running body when its step is canceled, although the step has
-// an undo function. Without it such a body runs on until it returns or its Timeout or
-// TotalTimeout passes, because what it does would else be unknown. The step ends when the body
-// has returned, in both cases. Steps without an undo function need no such option.
+// CancelBody ends the context of a running body when its step is canceled, even if the step has an
+// undo function. Without it such a body runs on until it returns or its Timeout or TotalTimeout
+// passes, because its effect would otherwise be unknown. In both cases the step ends when the body
+// has returned. Steps without an undo function need no such option.
 func CancelBody() StepOption {
 	return replay.CancelBody()
 }
 
-// Timeout bounds one attempt. When it passes, the context of the body is canceled, whatever the
-// body still returns is dropped, and the attempt has failed with ErrTimeout; the next one begins
-// when the body has returned. The body of a step that has an undo function is waited for, and its
-// result counts although it is late. 0 means no limit, which is the default.
+// Timeout bounds one attempt. When it passes, the context of the body is canceled, a late result is
+// dropped, and the attempt fails with ErrTimeout. The next one begins when the body has returned. A
+// step with an undo function waits for its body instead, and a late result counts. 0 means no
+// limit, which is the default.
 func Timeout(d time.Duration) StepOption {
 	return replay.Timeout(d)
 }
@@ -98,16 +97,16 @@ func FailOnTimeout() StepOption {
 }
 
 // TotalTimeout bounds the step with all its attempts and the waits between them. When it passes,
-// the step fails with ErrTimeout at once, and what a running body still returns is dropped. The
-// body of a step that has an undo function is waited for instead, with a context that has ended;
-// if it returns a result, the step has succeeded. The time goes on while the run is not in
-// memory. 0 means no limit, which is the default.
+// the step fails with ErrTimeout at once, and a late result is dropped. A step with an undo
+// function ends the context of its body and waits for it instead; if the body returns a result, the
+// step succeeds. The time runs on while the run is not in memory. 0 means no limit, which is the
+// default.
 func TotalTimeout(d time.Duration) StepOption {
 	return replay.TotalTimeout(d)
 }
 
-// Deferred lets later operations begin before the step's result is durable. A crash may then
-// repeat the step and the later operations, although they had ended.
+// Deferred begins later operations before the step's result is durable. A crash may then repeat the
+// step and the later operations, although they had ended.
 func Deferred() StepOption {
 	return replay.Deferred()
 }
@@ -128,9 +127,9 @@ func Permanent(err error) error {
 	return replay.Permanent(err)
 }
 
-// RetryAfter wraps an error of a step so that its next attempt starts after d, instead of after
-// what the policy says. It grants no further attempt. It returns nil for nil; a negative d counts
-// as 0.
+// RetryAfter wraps an error of a step so that its next attempt starts after d, instead of after the
+// delay of the policy. It grants no further attempt. It returns nil for nil; a negative d counts as
+// 0.
 func RetryAfter(err error, d time.Duration) error {
 	return replay.RetryAfter(err, d)
 }
@@ -170,6 +169,6 @@ const (
 	// Fail returns the error to the workflow function.
 	Fail = replay.Fail
 	// PauseRun pauses the run until Resume, which grants the step as many attempts again. Other
-	// steps that are under way are finished meanwhile.
+	// running steps are finished meanwhile.
 	PauseRun = replay.PauseRun
 )

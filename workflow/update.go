@@ -9,23 +9,23 @@ import "github.com/cairn-run/cairn/workflow/internal/replay"
 //	func (tx *Tx) Host() any
 type Tx = replay.Tx
 
-// Update runs fn within the transaction that records its result: what it changes and the result
-// become durable together, exactly once. fn must be quick and do nothing outside of the
-// transaction: no I/O, no operations of the run.
+// Update runs fn within the transaction that records its result. Its changes and the result become
+// durable together, exactly once. fn must be quick and do nothing outside of the transaction: no
+// I/O, no operations of the run.
 //
-// If fn fails or panics, what it changed is undone, and the error, a *StepError, is recorded:
-// there are no retries. Of a canceled scope the error matches ErrCanceled, and fn does not run.
+// If fn fails or panics, its changes are undone, and the error, a *StepError, is recorded. There
+// are no retries. In a canceled scope fn does not run, and the error matches ErrCanceled.
 func Update[T any](ctx Context, name string, fn func(tx *Tx) (T, error)) (T, error) {
 	return replay.Update[T](ctx, name, fn)
 }
 
-// Reply answers the sender of a message that waits for it, if it does, in the transaction. Only
+// Reply answers the sender of a message in the transaction, if the sender waits for a reply. Only
 // the first reply of a message counts.
 func Reply[T, R any](tx *Tx, m Received[T], reply R) error {
 	return replay.Reply[T, R](tx, m, reply)
 }
 
-// ReplyError answers the sender of a message with an error, which is not nil.
+// ReplyError answers the sender of a message with an error, which must not be nil.
 func ReplyError[T any](tx *Tx, m Received[T], reason error) error {
 	return replay.ReplyError[T](tx, m, reason)
 }

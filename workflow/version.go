@@ -2,10 +2,10 @@ package workflow
 
 import "github.com/cairn-run/cairn/workflow/internal/replay"
 
-// Version lets the code change under runs that exist: it returns how new the code is that this
-// run, or iteration, should follow. What it answered is recorded and stays; where nothing further
-// is recorded it is latest, and where the run has gone past this place without having asked, 1.
-// latest is at least 1. It may be asked again under the same name within a scope.
+// Version selects the code that this run, or iteration, must follow, so that code can change under
+// existing runs. Its result is recorded and stays. It is latest if nothing further is recorded, and
+// 1 if the run went past this place before the call was added. latest is at least 1. It may be
+// called again under the same name within a scope.
 func Version(ctx Context, name string, latest int) int {
 	return replay.Version(ctx, name, latest)
 }
@@ -16,15 +16,14 @@ func Patched(ctx Context, name string) bool {
 	return replay.Patched(ctx, name)
 }
 
-// Renamed says that an operation has another name now: in histories that have it as from, to
-// finds it. It is said before the operation. A new operation of the scope does not get the
-// old name.
+// Renamed declares that an operation has a new name: in histories that have it as from, to finds
+// it. Call it before the operation. A new operation of the scope does not get the old name.
 func Renamed(ctx Context, from, to string) {
 	replay.Renamed(ctx, from, to)
 }
 
-// Removed says that an operation was removed from the code, where it stood: runs whose history
-// has it skip it, with all that is recorded inside it. For other runs it does nothing. A new
+// Removed declares, in its place, that an operation was removed from the code. Runs whose history
+// has it skip it, with all that is recorded inside it. For other runs Removed does nothing. A new
 // operation of the scope does not get its name.
 func Removed(ctx Context, name string, kind Kind) {
 	replay.Removed(ctx, name, kind)

@@ -6,8 +6,8 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
-// Sleep waits for d, counted from now. The deadline is recorded, so a crash does not prolong it,
-// and nothing is in memory for it while the host sleeps. The error matches ErrCanceled.
+// Sleep waits for d, counted from now. The deadline is recorded, so a crash does not prolong it.
+// While the host sleeps, it keeps nothing in memory. The error matches ErrCanceled.
 func Sleep(ctx Context, name string, d time.Duration) error {
 	return replay.Sleep(ctx, name, d)
 }
@@ -24,8 +24,8 @@ func Timer(ctx Context, name string, d time.Duration) (*Future[time.Time], error
 }
 
 // Await waits until probe returns true. It records and returns the value that probe returned with
-// it. probe looks at the host's state, as a V; it is called within a transaction whenever that
-// state may have changed, must change nothing, and be quick. The error matches ErrTimeout or
+// it. probe reads the host's state, as a V. It is called within a transaction whenever that state
+// may have changed. It must change nothing and be quick. The error matches ErrTimeout or
 // ErrCanceled.
 //
 // Hosts have functions with a V of their own.
@@ -34,9 +34,9 @@ func Await[V, T any](ctx Context, name string, probe func(view V) (T, bool), opt
 }
 
 // Receive waits for a message of a queue and removes it, in the transaction that records it. So a
-// crash neither loses a message nor delivers it twice. If the body cannot be decoded, the error
-// is the source's, and the removed message is returned without its body. Otherwise the error
-// matches ErrTimeout or ErrCanceled.
+// crash neither loses a message nor delivers it twice. If the body cannot be decoded, Receive
+// returns the removed message without its body and the error of the source. Other errors match
+// ErrTimeout or ErrCanceled.
 func Receive[T any](ctx Context, name string, from Source[T], options ...WaitOption) (Received[T], error) {
 	return replay.Receive[T](ctx, name, from, options...)
 }
@@ -86,7 +86,7 @@ type Raw = replay.Raw
 type WaitOption = replay.WaitOption
 
 // Within bounds a wait, counted from its begin. After that time the wait fails with an error that
-// matches ErrTimeout. Within 0, the wait succeeds only if it need not wait.
+// matches ErrTimeout. Within 0, the wait succeeds only if its event is there already.
 func Within(d time.Duration) WaitOption {
 	return replay.Within(d)
 }

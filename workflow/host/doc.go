@@ -1,10 +1,10 @@
-// Package host runs workflow functions. A host keeps the rows of runs and gives each run
-// transactions, messages and goroutines; package actor and its runtime are one.
+// Package host runs workflow functions. A host stores the rows of runs and gives each run
+// transactions, messages and goroutines. Package actor and its runtime are one host.
 //
-// The nouns are these. A [Program] is a workflow without its types. A [Run] is one activation of
-// it in memory, and [Run] says what the host owes it. A [Turn] is one transaction of the host, a
-// [Reader] the rows of one run. An [Attempt] is one execution of a step's body, and an [Outcome]
-// says what a run waits for.
+// A [Program] is a workflow without its types. A [Run] is one activation of it in memory; its
+// comment says what the host must do. A [Turn] is one transaction of the host, a [Reader] the rows
+// of one run. An [Attempt] is one execution of a step's body, and an [Outcome] says what a run
+// waits for.
 //
 // [Start], [Cancel], [Terminate], [Hold], [Resume], [RetryEntry] and [Rewind] change a run in a
 // turn. [ReadStatus], [History], [Export] and [Verify] read only its rows; the run need not be in

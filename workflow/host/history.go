@@ -8,8 +8,8 @@ import (
 )
 
 // History returns the entries of a run as they are read, in the order of their places: each entry
-// before the entries inside it. It reads only rows: the run need not be in memory, and may be of
-// form 1. An error ends the sequence.
+// before the entries inside it. It reads only rows, so the run need not be in memory. It also reads
+// runs of form 1. An error ends the sequence.
 func History(r Reader, f Filter) iter.Seq2[HistoryEntry, error] {
 	return replay.History(r, replay.Filter(f))
 }
@@ -41,13 +41,12 @@ type Filter struct {
 //	Seq uint64
 //	Created time.Time
 //	Ended time.Time
-//	// Output is the result, and State what the iteration of a loop began with, as Codec
-//	// encodes them: 0 is CBOR. Payloads that are stored elsewhere because they are large are
-//	// nil here, and Large is how many bytes they have; those of Sensitive entries are nil as
-//	// well.
+//	// Output is the result, and State the state with which the iteration of a loop began, as
+//	// Codec encodes them: 0 is CBOR. Large payloads are stored elsewhere and nil here; Large is
+//	// their size in bytes. Payloads of Sensitive entries are nil as well.
 //	Output []byte
 //	State []byte
-//	// OutputJSON and StateJSON are what JSON has of them, after Show.
+//	// OutputJSON and StateJSON are Output and State in JSON, after Show.
 //	OutputJSON json.RawMessage
 //	StateJSON json.RawMessage
 //	Codec uint8
@@ -64,12 +63,12 @@ type Filter struct {
 //	Child *Destination
 //	Program string
 //	Branches int
-//	// What is known of the executions of a step; zero for one that succeeded at once.
+//	// The executions of a step; zero for a step that succeeded at once.
 //	Attempts uint32
 //	LastAttempt time.Time
 //	Due time.Time
 //	LastFailure *Failure
-//	// Undone is when its undo handler ended.
+//	// Undone is the time at which its undo handler ended.
 //	Undone time.Time
 //	UndoFailure *Failure
 //	Bytes int // of the key and value of its row
@@ -81,8 +80,8 @@ type HistoryEntry = replay.HistoryEntry
 // long as the entry is there.
 type EntryID = replay.EntryID
 
-// A Kind says what an entry of the history is. Package workflow has the kinds that functions ask
-// for; the others are here.
+// A Kind says what an entry of the history is. Package workflow has the kinds of operations that
+// functions call; the others are here.
 type Kind = replay.Kind
 
 const (
@@ -108,7 +107,7 @@ const (
 	TimedOut  = replay.TimedOut  // ended by its own time limit
 )
 
-// A CorruptError says that a row of a run is not what it should be.
+// A CorruptError says that a row of a run is invalid.
 //
 //	Key []byte // of the row; nil if it is not known
 //	Err error

@@ -8,20 +8,19 @@ func Export(r Reader) (*Recording, error) {
 	return replay.Export(r)
 }
 
-// Import makes a run of a recording. It is another run than the recorded one: it has its own id
-// and no parent, it owes no undo for what the recorded one did, it is not paused and not
-// canceled, and if StartOptions.UpTo is set it goes on from there. A recorded run that waits for
-// children in other actors cannot be made another one, because they answer to their parent. With
-// Restore the run is the recorded one, row by row. Payloads and keys are not checked beyond what
-// a run checks when it goes on. The error is ErrExists, a *ControlError, a *CorruptError, or one
-// of t.
+// Import makes a run of a recording. It is a new run, with its own id and no parent. It does not
+// undo steps of the recorded run, and is neither paused nor canceled. If StartOptions.UpTo is set,
+// it continues from there. A recorded run that waits for children in other actors cannot become a
+// new run, because the children answer to their parent. With Restore the run is the recorded one,
+// row by row. Import checks payloads and keys only as far as a run does when it goes on. The error
+// is ErrExists, a *ControlError, a *CorruptError, or one of t.
 func Import(t Turn, rec *Recording, o StartOptions) (Started, error) {
 	return replay.Import(t, rec, o)
 }
 
-// A Recording is all rows of a run at one time, and where they are from. Its file is text, so
-// that two of them can be compared line by line: the first line is the manifest, each further
-// line a row, the last one the end with a checksum of the rest. All are JSON objects.
+// A Recording is all rows of a run at one time, and their origin. Its file is text, so that two of
+// them can be compared line by line. The first line is the manifest, each further line a row, the
+// last one the end with a checksum of the rest. All are JSON objects.
 //
 //	Manifest Manifest
 //	Rows []Row // by key, which is unique
@@ -29,28 +28,27 @@ func Import(t Turn, rec *Recording, o StartOptions) (Started, error) {
 //	func (rec *Recording) Encode() ([]byte, error)
 type Recording = replay.Recording
 
-// DecodeRecording reads the file of a recording. What it returns shares nothing with the file.
-// The error is a *SyntaxError, whose offset is that of a line, a *TooLargeError, or matches
-// ErrNewer.
+// DecodeRecording reads the file of a recording. The recording shares no memory with the file. The
+// error is a *SyntaxError, whose offset is that of a line, a *TooLargeError, or matches ErrNewer.
 func DecodeRecording(file []byte) (*Recording, error) {
 	return replay.DecodeRecording(file)
 }
 
-// A SyntaxError says where the bytes of a value stop being what they should be.
+// A SyntaxError says where the bytes of a value become invalid.
 //
-//	What string // what was being read, such as "entry"
+//	What string // the value that was read, such as "entry"
 //	Offset int // of the byte at fault
 //	Reason string
 type SyntaxError = replay.SyntaxError
 
 const (
-	// MaxRecording is how many bytes the file of a recording may have.
+	// MaxRecording is the maximum size of the file of a recording, in bytes.
 	MaxRecording = replay.MaxRecording
 )
 
-// Verify replays the history of a run with the programs that lookup finds, and writes nothing: it
-// stops at the end of the history. It runs the workflow function, but no step. A run that has
-// ended agrees with every program. The error is one of r, or matches ErrNoRun.
+// Verify replays the history of a run with the programs that lookup finds, up to its end. It writes
+// nothing, and runs the workflow function but no step. A run that has ended agrees with every
+// program. The error is one of r, or matches ErrNoRun.
 func Verify(r Reader, lookup func(name string) *Program) (Report, error) {
 	return replay.Verify(r, lookup)
 }

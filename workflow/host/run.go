@@ -17,73 +17,73 @@ import (
 //     [Attempt] returned or called notify, Outcome.Wake was reached, a message arrived in one of
 //     Outcome.Queues, the state changed while Outcome.Watching, a control row was written
 //     (ControlChanged).
-//  3. Commit the transaction. Once it is durable, start the attempts of Outcome.Launch, each on
-//     its own goroutine.
+//  3. Commit the transaction. Once it is durable, start the attempts of Outcome.Launch, each on its
+//     own goroutine.
 //  4. Discard the Run when Advance returned an error, or when a transaction in which Advance
-//     succeeded was undone, unless Outcome.Undo asked for that. Open another Run when the
-//     attempts of the old one have returned.
-//  5. When the actor goes to sleep: Leave, end the contexts of the attempts, Advance when they
-//     have returned, which records their results, Rest in a transaction, and Close.
+//     succeeded was undone, unless Outcome.Undo asked for that. Open another Run when the attempts
+//     of the old one have returned.
+//  5. When the actor goes to sleep: Leave, end the contexts of the attempts, Advance when they have
+//     returned, which records their results, Rest in a transaction, and Close.
 //
 // Its methods:
 //
 //	// Advance runs the function as far as it can go within a transaction, and returns what the
 //	// run waits for. An error ends the transaction: the host undoes it and discards the run.
 //	func (r *Run) Advance(t Turn) (out Outcome, err error)
-//	// Enter counts that this process, which process names, is about to let the run go on, and
-//	// reports whether it did: the transaction must be durable before Advance. It is for hosts
-//	// whose last process ended without notice. When too many processes ended inside of
-//	// Advance, the next Advance pauses the run with PausedCrashing instead of letting it go
-//	// on, and only Resume does.
+//	// Enter counts that this process is about to continue the run, and reports whether it did.
+//	// process names the process. The transaction must be durable before Advance. Enter is for
+//	// hosts whose last process ended without notice. When too many processes ended inside of
+//	// Advance, the next Advance pauses the run with PausedCrashing, and only Resume continues
+//	// it.
 //	func (r *Run) Enter(t Turn, process uint64) (counted bool, err error)
-//	// ControlChanged has the next Advance read the control rows again, because a request to
-//	// cancel, pause or resume was committed. After Retry, Rewind, Terminate or a replacing
+//	// ControlChanged causes the next Advance to read the control rows again, because a request
+//	// to cancel, pause or resume was committed. After Retry, Rewind, Terminate or a replacing
 //	// Start, the host discards the run instead and opens another one when the attempts have
 //	// returned.
 //	func (r *Run) ControlChanged()
-//	// TryNow has the next Advance try a paused run at once that would be tried again later:
-//	// its code may have changed. A run that an operator has paused stays paused, and so does a
-//	// run whose steps have ended the process.
+//	// TryNow causes the next Advance to try a paused run at once, because its code may have
+//	// changed. It only affects runs that would be tried later: a run that an operator has paused
+//	// stays paused, and so does a run whose steps have ended the process.
 //	func (r *Run) TryNow()
-//	// Leave tells that the host is about to close the run: Advance launches nothing more.
+//	// Leave announces that the host is about to close the run: Advance launches nothing more.
 //	func (r *Run) Leave()
 //	// Rest follows Leave when the host has ended the contexts of the attempts, so that these
-//	// count as not run instead of as cut off by a crash. It is called in a transaction, after
-//	// the attempts have returned and what they came to has been seen by an Advance.
+//	// count as not run instead of as cut off by a crash. Call it in a transaction, after the
+//	// attempts have returned and an Advance has handled their results.
 //	func (r *Run) Rest(t Turn) error
-//	// Close ends the run in memory: its coroutines unwind, which runs deferred functions of
-//	// the user, and are gone when Close returns. Attempts that are running go on, and what
-//	// they come to is dropped. Close may be called again.
+//	// Close ends the run in memory. Its coroutines unwind, which runs deferred functions of the
+//	// user, and are gone when Close returns. Running attempts go on, and their results are
+//	// dropped. Close may be called again.
 //	func (r *Run) Close()
 //	// Discard is Close, for a run whose transaction was undone.
 //	func (r *Run) Discard()
-//	// Refused tells a run that was just opened that the host has refused, for good, what the
-//	// one before it wanted to write: the next Advance pauses it, with PausedMisuse and the
-//	// text of the error.
+//	// Refused reports to a run that was just opened that the host has refused, for good, the
+//	// writes of the run before it. The next Advance pauses it, with PausedMisuse and the text of
+//	// the error.
 //	func (r *Run) Refused(err error)
-//	// Moves returns a number that changes with every operation that the functions of the run
-//	// ask for, and whether the Advance that goes on waits for a function of the run. It may be
-//	// called from any goroutine.
+//	// Moves returns a number that changes with every operation of the run's functions, and
+//	// whether an Advance is waiting for a function of the run. It may be called from any
+//	// goroutine.
 //	func (r *Run) Moves() (n uint64, inside bool)
 //	// Stalled calls do and reports true if the functions of the run have not moved since Moves
 //	// returned n and inside, and no other do runs. Until do returns, Advance does not go on.
 //	// It may be called from any goroutine.
 //	func (r *Run) Stalled(n uint64, do func()) bool
 //	// Abandon makes the run useless for good, while an Advance may be waiting for a function
-//	// that does not return. Should it return, Advance ends with ErrClosed, and the run is
-//	// closed. It may be called from any goroutine.
+//	// that does not return. If the function returns after all, Advance ends with ErrClosed, and
+//	// the run is closed. It may be called from any goroutine.
 //	func (r *Run) Abandon()
-//	// Blame has the next Advance pause the run, because its function did harm that it would do
-//	// again: only Resume lets the run go on. The run was just opened.
+//	// Blame causes the next Advance to pause the run, because its function did harm and would do
+//	// so again. Only Resume continues it. The run must be newly opened.
 //	func (r *Run) Blame(reason PauseReason, text string)
-//	// Stack returns where the function is that Advance waits for, and whether it waits: false
-//	// if it computes, or if that cannot be told because a function of another run of the
-//	// process computes. If functions of several runs wait, it returns all of their stacks. It
-//	// stops all goroutines for a moment, and may be called from any of them.
+//	// Stack returns the stack of the function that Advance waits for, and whether it waits.
+//	// waits is false if it computes, or if this is unknown because a function of another run
+//	// computes. If functions of several runs wait, it returns all of their stacks. It stops all
+//	// goroutines for a moment, and may be called from any of them.
 //	func (r *Run) Stack() (stack string, waits bool)
 type Run = replay.Run
 
-// Open returns a run that has not read anything yet.
+// Open returns a run that has not read any row yet.
 func Open(o RunOptions) *Run {
 	return replay.Open(replay.RunOptions(o))
 }
@@ -104,7 +104,7 @@ type RunOptions struct {
 	MaxPayload int64
 }
 
-// An Outcome tells the host what the run needs after an Advance.
+// An Outcome says what the run needs from the host after an Advance.
 //
 //	// Undo: a function of the user failed, or the run must pause. The host undoes the
 //	// transaction, and then calls Advance in another one at once. The run stays valid.
@@ -130,8 +130,8 @@ type RunOptions struct {
 //	// Children: the run waits for children in other actors. A newly opened run asks them for
 //	// their results, so advancing it when the actor wakes recovers a lost result.
 //	Children bool
-//	// Result is what [ReadOutcome] says of ID, Workflow, State and Output of a run that has
-//	// completed, with Ended.
+//	// Result has ID, Workflow, State and Output as [ReadOutcome] returns them, for a run that
+//	// has completed; set with Ended.
 //	Result *RunStatus
 //	// Ended: the run is over, and nothing else but Result is set. Paused: it goes on after
 //	// Resume, or when Wake has come.
@@ -156,12 +156,11 @@ type Outcome = replay.Outcome
 //	func (a *Attempt) Run(ctx context.Context, value any, notify func()) (err error)
 type Attempt = replay.Attempt
 
-// Coroutines keeps the goroutines of coroutines that have ended for the next ones of any run, so
-// that their stacks need not grow again. The zero value is ready. A nil *Coroutines keeps none.
-// Safe for concurrent use. Its owner must call Close.
+// Coroutines keeps the goroutines of ended coroutines for new ones of any run, so that their stacks
+// need not grow again. The zero value is ready. A nil *Coroutines keeps none. Safe for concurrent
+// use. Its owner must call Close.
 //
-// A function that leaves its goroutine locked to a thread ends the process, as Go's coroutines
-// do.
+// A function that leaves its goroutine locked to a thread ends the process, as Go's coroutines do.
 //
 //	// Begin is called on the goroutine of each coroutine before it runs; nil for nothing.
 //	Begin func()
@@ -181,18 +180,18 @@ type Destination = replay.Destination
 //
 //	// EncodeInput encodes an input of the program. The error is a *CodecError.
 //	func (p *Program) EncodeInput(in any) ([]byte, error)
-//	// DecodeOutput decodes what the program returned into what out points to. The error is a
-//	// *CodecError.
+//	// DecodeOutput decodes the output of the program into the value that out points to. The
+//	// error is a *CodecError.
 //	func (p *Program) DecodeOutput(data []byte, out any) error
 //	// Name returns the name of the workflow.
 //	func (p *Program) Name() string
-//	// Version returns what WithVersion said.
+//	// Version returns the version that WithVersion set.
 //	func (p *Program) Version() string
-//	// Err says what is wrong with the definition; nil if it can be run.
+//	// Err returns the error of a wrong definition; nil if it can be run.
 //	func (p *Program) Err() error
-//	// DecodeFailure returns the error that a failure of a run, or of an entry of its history,
-//	// stands for: errors.As and errors.Is find in it what the program registered. It is a
-//	// *FailureError, or nil for nil.
+//	// DecodeFailure returns the error behind a failure of a run, or of an entry of its history.
+//	// errors.As and errors.Is find registered types and values in it. It is a *FailureError, or
+//	// nil for nil.
 //	func (p *Program) DecodeFailure(f *Failure) error
 type Program = replay.Program
 

@@ -3,9 +3,8 @@ package host
 import "github.com/cairn-run/cairn/workflow/internal/replay"
 
 // Start writes the first rows of a run of a program, with its encoded input. If there is a run of
-// the same workflow with the same input, whether it has ended or not, nothing happens, unless the
-// options name another id. The error is ErrExists if there is another one, a *TooLargeError, or
-// one of t.
+// the same workflow with the same input, ended or not, nothing happens, unless the options name
+// another id. The error is ErrExists if there is a different run, a *TooLargeError, or one of t.
 func Start(t Turn, p *Program, input []byte, o StartOptions) (Started, error) {
 	return replay.Start(t, p, input, o)
 }
@@ -31,24 +30,24 @@ type StartOptions = replay.StartOptions
 //	Started bool
 type Started = replay.Started
 
-// Deliver handles a message from a run of another actor: start, cancel or terminate a child, or
-// the result of a child. programs finds workflows by name. If a child cannot start, Deliver tells
-// the sender; a message that no longer matters is dropped. The error is one of the turn, or wraps
+// Deliver handles a message from a run of another actor: start, cancel or terminate a child, or the
+// result of a child. programs finds workflows by name. If a child cannot start, Deliver answers the
+// sender; a message that no longer matters is dropped. The error is one of the turn, or wraps
 // ErrLetter. Afterwards the host must advance the run.
 func Deliver(t Turn, programs func(name string) *Program, body []byte) error {
 	return replay.Deliver(t, programs, body)
 }
 
-// Undeliverable tells a run that what it sent could not be delivered, because its destination
-// does not exist, say. It runs in a transaction of the sender's actor. The host then advances the
-// run.
+// Undeliverable reports to a run that its message could not be delivered, for example because the
+// destination does not exist. It runs in a transaction of the sender's actor. The host then
+// advances the run.
 func Undeliverable(t Turn, m *Outgoing, reason error) error {
 	return replay.Undeliverable(t, m, reason)
 }
 
-// Destroyed tells the parent of the actor's run, if there is one that waits, that the actor is
-// being destroyed, and its children what that means for them, as Terminate does. It runs in the
-// transaction that destroys it, or in one before.
+// Destroyed reports to the parent, if it waits, that the actor of the run is being destroyed. It
+// ends the run's children as Terminate does. It runs in the transaction that destroys the actor, or
+// in one before.
 func Destroyed(t Turn) error {
 	return replay.Destroyed(t)
 }

@@ -2,7 +2,7 @@ package host
 
 import "github.com/cairn-run/cairn/workflow/internal/replay"
 
-// ReadStatus returns what a run does, as far as its rows say. The error is ErrNoRun, a
+// ReadStatus returns the status of a run, as far as its rows say. The error is ErrNoRun, a
 // *CorruptError, or one of r.
 func ReadStatus(r Reader) (RunStatus, error) {
 	return replay.ReadStatus(r)
@@ -15,8 +15,8 @@ func ReadOutcome(r Reader) (RunStatus, error) {
 	return replay.ReadOutcome(r)
 }
 
-// A RunStatus says what a run does. What it says of plain steps that are being executed is
-// nothing: those have no row. The host of a run that is in memory knows them.
+// A RunStatus says what a run does. It omits plain steps that are being executed: those have no
+// row, and only the host of a run in memory knows them.
 //
 //	ID string // hexadecimal; "" for a run of form 1
 //	Workflow string
@@ -26,23 +26,23 @@ func ReadOutcome(r Reader) (RunStatus, error) {
 //	Epoch uint32
 //	Started time.Time
 //	Ended time.Time
-//	// Waiting lists what the run waits for, Wake is the earliest time among it; zero if it
-//	// waits for no time.
+//	// Waiting lists the events that the run waits for, Wake is the earliest time among them;
+//	// zero if it waits for no time.
 //	Waiting []Waiting
 //	Wake time.Time
-//	// Cancel says that cancellation was requested, and why.
+//	// Cancel is set if cancellation was requested.
 //	Cancel *CancelRequest
 //	Pause *Pause
 //	// Failure is why it failed or was canceled; nil otherwise.
 //	Failure *Failure
-//	// Published is what the run shows of itself, Output what it returned, both encoded by its
-//	// codec: CBOR if Codec is 0.
+//	// Published is the published value, Output the result of the run, both encoded by its codec:
+//	// CBOR if Codec is 0.
 //	Published []byte
 //	Output []byte
 //	Codec uint8
-//	// Input is what the run was started with, encoded as they are.
+//	// Input is the input of the run, encoded as they are.
 //	Input []byte
-//	// InputJSON, PublishedJSON and OutputJSON are what JSON has of them, after Show.
+//	// InputJSON, PublishedJSON and OutputJSON are these payloads in JSON, after Show.
 //	InputJSON json.RawMessage
 //	PublishedJSON json.RawMessage
 //	OutputJSON json.RawMessage
@@ -53,11 +53,11 @@ func ReadOutcome(r Reader) (RunStatus, error) {
 //	Bytes int64
 //	Names int
 //	Crowded bool
-//	// Undo counts what will be undone if the run fails, steps under way that may have to be
-//	// undone included. It is 0 for a run that has completed.
+//	// Undo counts the steps that will be undone if the run fails, including running steps that
+//	// may have to be undone. It is 0 for a run that has completed.
 //	Undo int
-//	// Show fills the fields for JSON: what the payloads say, or a text that says how large
-//	// they are if they have more than 64 KiB or are not CBOR.
+//	// Show fills the fields for JSON: the payloads, or a text with their size if they have more
+//	// than 64 KiB or are not CBOR.
 //	func (s *RunStatus) Show()
 type RunStatus = replay.RunStatus
 
@@ -82,7 +82,7 @@ const (
 	StateTerminated  = replay.StateTerminated
 )
 
-// A Waiting is one thing that a run waits for.
+// A Waiting is one event that a run waits for.
 //
 //	ID EntryID
 //	Path string // of names; for people
@@ -121,22 +121,22 @@ type CancelRequest = replay.CancelRequest
 //	// "unknown" (the outcome of an attempt was lost in a crash), "exhausted", "permanent" or
 //	// "".
 //	Reason string
-//	// Metadata is the error's, if it has any that crosses wires.
+//	// Metadata is the error's metadata, if it has any that crosses wires.
 //	Metadata map[string]string
 //	// Own is the text of the error that has the code, if Message is the text of an error
 //	// around it. Readers without access to Message get Own.
 //	Own string
 type Failure = replay.Failure
 
-// A Pause says that a run does not go on, and why.
+// A Pause says why a run does not go on.
 //
 //	Reason PauseReason
 //	// Text explains it to people; for a divergence it is the report.
 //	Text string
 //	// Since is when the run was paused first.
 //	Since time.Time
-//	// Attempts counts how often it was tried to go on; Next is when that happens again by
-//	// itself, zero for not at all.
+//	// Attempts counts how often the run was tried again; Next is the time of the next try
+//	// without an operator, zero for none.
 //	Attempts uint32
 //	Next time.Time
 type Pause = replay.Pause
@@ -151,9 +151,9 @@ func PauseReasons() []PauseReason {
 
 const (
 	PausedCorrupt   = replay.PausedCorrupt   // a row cannot be read
-	PausedCrashing  = replay.PausedCrashing  // the process ends whenever the run goes on
-	PausedDiverged  = replay.PausedDiverged  // the code asks for another operation than the history has
-	PausedExhausted = replay.PausedExhausted // a step has used up its attempts, and asked for this
+	PausedCrashing  = replay.PausedCrashing  // the process ends each time the run goes on
+	PausedDiverged  = replay.PausedDiverged  // the code has another operation than the history
+	PausedExhausted = replay.PausedExhausted // a step has used up its attempts, with PauseRun
 	PausedMisuse    = replay.PausedMisuse    // the code breaks a rule of the package
 	PausedOperator  = replay.PausedOperator  // see Hold
 	PausedPanicked  = replay.PausedPanicked  // outside of a step

@@ -12,8 +12,8 @@ type Reader interface {
 	// Get returns the value of a key. The value must not be changed, and is valid until the
 	// transaction ends.
 	Get(key []byte) (value []byte, ok bool, err error)
-	// Scan calls visit with the rows start <= key < end in the order of keys, until it returns an
-	// error, which Scan returns. Key and value are valid during the call.
+	// Scan calls visit with the rows start <= key < end in the order of keys, until visit returns
+	// an error, which Scan returns. Key and value are valid during the call.
 	Scan(start, end []byte, visit func(key, value []byte) error) error
 }
 
@@ -27,24 +27,24 @@ type Journal interface {
 	DeleteRange(start, end []byte) error
 }
 
-// A NewPutter is a Journal that saves work where the caller knows that a key has no row: it need
-// not look for the old one.
+// A NewPutter is a Journal with a faster Put for keys that have no row: it need not look for the
+// old one.
 type NewPutter interface {
 	// PutNew is Put of a key that has no row, neither in the store nor by the transaction.
 	PutNew(key, value []byte) error
 }
 
-// A Turn is one transaction of the host. All that is done through it happens or none of it does;
-// the host tells the run by Run.Discard if it did not.
+// A Turn is one transaction of the host. Its changes happen together or not at all; if not, the
+// host calls Run.Discard.
 //
-// Errors of its methods end the transaction: the run returns them from Run.Advance, and the
-// host undoes.
+// Errors of its methods end the transaction: the run returns them from Run.Advance, and the host
+// undoes it.
 type Turn interface {
 	Journal
 
 	// Now is the transaction's time. It need not be monotonic.
 	Now() time.Time
-	// Value is what Tx.Host of package workflow returns to functions that run inside the
+	// Value is the result of Tx.Host of package workflow in functions that run inside the
 	// transaction.
 	Value() any
 
@@ -75,15 +75,15 @@ type Delivery = replay.Delivery
 // of one for its parent.
 //
 //	To Destination
-//	// Verb says what it is: "start", "cancel", "terminate" and "ask" for children, "result"
-//	// for a parent. Only "start" may create the destination. One of "start" or "ask" that
-//	// cannot be delivered is handed to [Undeliverable].
+//	// Verb is "start", "cancel", "terminate" or "ask" for children, "result" for a parent. Only
+//	// "start" may create the destination. If a "start" or "ask" cannot be delivered, the host
+//	// passes it to [Undeliverable].
 //	Verb string
-//	// Body is in CBOR, and opaque to the host, which hands it to [Deliver] in a transaction of
+//	// Body is in CBOR, and opaque to the host, which passes it to [Deliver] in a transaction of
 //	// the destination.
 //	Body []byte
-//	// AsksLiving reports whether what a run has sent asks a child that lives: a host that can
-//	// read the child's rows at once need not deliver the question. child are the rows of the
+//	// AsksLiving reports whether a message of a run asks a child that lives. A host that can
+//	// read the child's rows at once need not deliver such a message. child has the rows of the
 //	// actor that m goes to.
 //	func (m *Outgoing) AsksLiving(child Reader) (bool, error)
 type Outgoing = replay.Outgoing

@@ -14,9 +14,9 @@ type Context struct {
 	parent context.Context
 
 	mu     sync.Mutex
-	made   context.Context // nil until Done, or another method that needs it, is called
+	made   context.Context // nil until the first call of Done, or of another method that needs it
 	cancel context.CancelCauseFunc
-	cause  error // why it was canceled, if that was before it was made
+	cause  error // the cause of a cancellation before it was made
 }
 
 // Init sets the parent of c. It must be called first.
@@ -46,7 +46,7 @@ func (c *Context) real() context.Context {
 		return c.made
 	}
 	if c.cause != nil {
-		// the parent's end came later, if it did
+		// the parent ended later, if at all
 		c.made, c.cancel = context.WithCancelCause(context.WithoutCancel(c.parent))
 		c.cancel(c.cause)
 	} else {
@@ -84,7 +84,7 @@ func (c *Context) Value(key any) any {
 	case made != nil:
 		return made.Value(key)
 	case cause != nil:
-		return c.real().Value(key) // package context asks for the cause in this way
+		return c.real().Value(key) // package context reads the cause in this way
 	}
 	return c.parent.Value(key)
 }

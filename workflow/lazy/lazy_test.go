@@ -10,8 +10,8 @@ import (
 
 var errFirst, errSecond = errors.New("first"), errors.New("second")
 
-// What a Context says is what one of context.WithCancelCause says, whatever happens in what order
-// and whenever it is asked for Done.
+// A Context behaves as one of context.WithCancelCause does, regardless of the order of events and
+// of the time of the first call of Done.
 func TestAsWithCancelCause(t *testing.T) {
 	type key struct{}
 	type both struct {
