@@ -11,7 +11,7 @@ import (
 const (
 	firstRetry = time.Second
 	lastRetry  = 5 * time.Minute
-	// maxBoots is how many cold starts without progress a run gets that have attempts to repeat.
+	// maxBoots bounds the cold starts without progress of a run with attempts to repeat.
 	maxBoots = 10
 )
 
@@ -79,8 +79,7 @@ func (r *Run) advance() (Outcome, error) {
 		}
 	}
 	if r.top == nil {
-		// What a body does that was begun before the function was stopped must end before it is
-		// begun again.
+		// Bodies that began before the function was stopped must end before they begin again.
 		if err := r.salvage(); err != nil || len(r.inflight) > 0 {
 			return Outcome{Paused: true}, err
 		}
@@ -91,7 +90,7 @@ func (r *Run) advance() (Outcome, error) {
 	return r.drive()
 }
 
-// readControl reads the fields of the run, and takes what others write.
+// readControl reads the fields of the run, including requests and pauses that others wrote.
 func (r *Run) readControl() (*fields, error) {
 	r.changed = false
 	f, err := loadFields(r.turn)
@@ -138,14 +137,14 @@ func (r *Run) drain() {
 	}
 }
 
-// writePause records a fault. The transaction in which it was found is undone first, if something
-// was written.
+// writePause records a fault. If the transaction in which it was found has written something, that
+// is undone first.
 func (r *Run) writePause() (Outcome, error) {
 	if err := r.salvage(); err != nil {
 		return Outcome{}, err
 	}
 	if r.pause != nil && r.pause.Reason == PausedOperator && !r.verify {
-		r.fault, r.final = nil, false // it is found again when the operator lets the run go on
+		r.fault, r.final = nil, false // it is found again when the operator resumes the run
 		return Outcome{Paused: true}, nil
 	}
 	p := r.fault
@@ -162,9 +161,8 @@ func (r *Run) writePause() (Outcome, error) {
 		return Outcome{Paused: true}, nil
 	}
 	if p.Reason == PausedCrashing && !r.final {
-		// It is tried again once, and seldom: each try may cost the process, with all that it does
-		// for others, and a try leaves no pause behind that would count it. What countBoot wrote
-		// was undone.
+		// It is tried again once, and seldom. Each try may end the process, with all other work in
+		// it, and leaves no pause behind that would count it. The row of countBoot was undone.
 		r.record.Boots = maxBoots - 1
 		p.Next = r.turnTime.Add(lastRetry)
 		if err := putRecord(r.turn, &r.record); err != nil {
@@ -249,8 +247,8 @@ func (r *Run) drive() (Outcome, error) {
 	}
 }
 
-// stuck ends an Advance by an error. What the codec or a limit refuses is no error of the
-// transaction: it pauses the run.
+// stuck ends an Advance by an error. An error of the codec or of a limit pauses the run instead of
+// failing the transaction.
 func (r *Run) stuck(err error) (Outcome, error) {
 	if errors.Is(err, ErrTooLarge) {
 		r.fail(PausedMisuse, err.Error())
@@ -264,7 +262,7 @@ func (r *Run) stuck(err error) (Outcome, error) {
 	return Outcome{}, err
 }
 
-// resolveLive lets a live op, the first that is due, be resolved.
+// resolveLive resolves a live op, the first that is due.
 func (r *Run) resolveLive(o *op) error {
 	seq, ended := o.entry.Seq, o.entry.Ended
 	now := r.clock()
@@ -308,7 +306,7 @@ func (r *Run) resolveLive(o *op) error {
 	return r.err
 }
 
-// faulted ends an Advance in which the run was found to be unable to go on.
+// faulted ends an Advance in which the run turned out to be unable to go on.
 func (r *Run) faulted() (Outcome, error) {
 	if r.pause == nil && r.lifted != nil && r.began <= r.progress {
 		r.pause = r.lifted // nothing was achieved since: it goes on
@@ -322,8 +320,8 @@ func (r *Run) faulted() (Outcome, error) {
 	return r.writePause()
 }
 
-// halted ends an Advance in which a step asked for the run to be paused. What was written stays,
-// and so do the coroutines: other attempts go on.
+// halted ends an Advance in which a step paused the run. Written rows stay, and so do the
+// coroutines, because other attempts go on.
 func (r *Run) halted() (Outcome, error) {
 	r.pause = r.halt
 	r.pause.Since = r.turnTime
@@ -343,8 +341,8 @@ func (r *Run) stopAttempts() {
 
 // again ends an Advance after which the host calls Advance again at once.
 func (r *Run) again() (Outcome, error) {
-	// Steps of earlier transactions have waited for the run to park. It may never park, so they
-	// start now.
+	// Steps of earlier transactions waited for the run to park. It may never park, so they start
+	// now.
 	old := 0
 	for old < len(r.starting) && r.starting[old].since != r.turns {
 		old++
@@ -379,7 +377,7 @@ func (r *Run) launch(n int) ([]*Attempt, error) {
 	return list, r.err
 }
 
-// poll looks for one thing that has happened, and reports whether there was one.
+// poll handles one event, and reports whether there was one.
 func (r *Run) poll() (bool, error) {
 	if a := r.nextReported(); a != nil {
 		return true, a.t.heard(a)
@@ -403,9 +401,8 @@ func (r *Run) poll() (bool, error) {
 	return r.pollAwaits()
 }
 
-// glance looks, once in an Advance, for what has happened although something is due already: while
-// one branch never waits, there always is, and the others and a request to cancel have a right to
-// their turn.
+// glance handles events once in an Advance although something is due already. If one branch never
+// waits, something is always due, and other branches and a request to cancel must get their turn.
 func (r *Run) glance() error {
 	r.glanced = true
 	for a := r.nextReported(); a != nil; a = r.nextReported() {
@@ -427,8 +424,8 @@ func (r *Run) glance() error {
 	if err := r.noticeControl(); err != nil || r.err != nil || r.fault != nil || r.halt != nil {
 		return err
 	}
-	// What is taken out of a queue, or holds now, has to be resolved before anything can end the
-	// transaction.
+	// A message taken out of a queue, or a condition that holds now, must be resolved before the
+	// transaction can end.
 	due := r.due.len()
 	more, err := r.pollReceives()
 	if !more && err == nil {
@@ -440,7 +437,7 @@ func (r *Run) glance() error {
 	return err
 }
 
-// noticeControl gives a request to cancel that was not seen yet its place in the order.
+// noticeControl gives a new request to cancel its place in the order.
 func (r *Run) noticeControl() error {
 	c := r.control
 	if c == nil || c.Seq != 0 {
@@ -476,7 +473,7 @@ func (r *Run) park() (Outcome, error) {
 	return out, nil
 }
 
-// flush writes what is written once per transaction.
+// flush writes the rows that are written once per transaction.
 func (r *Run) flush() error {
 	if r.publish != nil && string(r.publish) != string(r.published) {
 		r.published = r.publish
@@ -529,8 +526,8 @@ func (r *Run) finishRun() (Outcome, error) {
 		return Outcome{}, err
 	}
 	r.record.Ended = r.clock()
-	// What is kept to be undone goes with the run. A run with a parent is not rewound, so it keeps
-	// nothing.
+	// The obligations are kept for a rewind of the run. A run with a parent is not rewound, so it
+	// keeps none.
 	r.record.Kept = state == StateCompleted && r.record.Parent == nil
 	if err := putRecord(r.turn, &r.record); err != nil {
 		return Outcome{}, err

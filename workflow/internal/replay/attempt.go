@@ -20,7 +20,7 @@ type Attempt struct {
 	t       *task
 	number  int
 	index   int    // in Run.inflight
-	settled bool   // the step has the attempt's result, or no longer needs it
+	settled bool   // the step has the attempt's result, or needs none
 	before  []byte // the progress that earlier attempts saved
 	run     [16]byte
 	epoch   uint32
@@ -38,14 +38,14 @@ type Attempt struct {
 	news     news
 	commits  []func(*Tx) error
 	notify   func()
-	telling  bool // notify was called for progress that no Advance has taken yet
+	telling  bool // notify was called for progress that no Advance has read yet
 }
 
 // news is an attempt's report to its run.
 type news struct {
 	progress []byte // nil for none
 	expired  bool   // its time limit passed before it returned
-	late     bool   // it returned a result after that, which counts
+	late     bool   // it returned a result after its time limit, which counts
 	returned bool
 	// interrupted: the host ended its context, and it returned an error.
 	interrupted bool
@@ -58,7 +58,7 @@ type result struct {
 	failure   *Failure
 	misuse    string // not empty: the body breaks a rule, which pauses the run
 	permanent bool   // the step must not be tried again
-	definite  bool   // the failure says that there is nothing to undo
+	definite  bool   // the failure is certain: there is nothing to undo
 	after     time.Duration
 	hasAfter  bool
 	commits   []func(*Tx) error
@@ -150,10 +150,9 @@ func LastProgress[T any](sc *StepCtx) (v T, ok bool) {
 	return v, true
 }
 
-// A PanicError is what a step's body, or a function within a transaction, fails with when it
-// panics.
+// A PanicError is the error of a step's body, or of a function within a transaction, that panics.
 type PanicError struct {
-	Value string // what it panicked with, printed
+	Value string // of the panic, printed
 	Stack string
 }
 
@@ -250,7 +249,7 @@ func (r *Run) checkSize(output []byte) error {
 	return Permanent(r.fits("the result", output))
 }
 
-// finish tells the run that the body has returned.
+// finish reports to the run that the body has returned.
 func (a *Attempt) finish(ctx, host context.Context, output []byte, err error) {
 	var res result
 	if err != nil {
@@ -278,7 +277,7 @@ func (a *Attempt) finish(ctx, host context.Context, output []byte, err error) {
 	a.list()
 }
 
-// expire tells the run that the attempt's time is over.
+// expire reports to the run that the attempt's time is over.
 func (a *Attempt) expire() {
 	a.r.mu.Lock()
 	if a.returned {

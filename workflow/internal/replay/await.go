@@ -56,7 +56,7 @@ func Await[V, T any](ctx Context, name string, probe func(view V) (T, bool), opt
 	return v, nil
 }
 
-// begin lets a live await wait.
+// begin starts the wait of a live await.
 func (w *await) begin(options waitOptions) {
 	o := &w.op
 	r := o.s.run
@@ -68,7 +68,7 @@ func (w *await) begin(options waitOptions) {
 		if o.queued {
 			return nil // it was met, or canceled, before
 		}
-		// The condition counts if it holds now, although nobody has looked in time.
+		// The condition counts if it holds now, even if no Advance checked it in time.
 		if done, err := w.look(); done || err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (w *await) resolve() error {
 	return nil
 }
 
-// look asks whether the condition holds, and if so has the op resolved.
+// look checks the condition, and if it holds queues the op to be resolved.
 func (w *await) look() (done bool, err error) {
 	r := w.op.s.run
 	output, ok, err := w.call(r.turn.Value())
@@ -132,7 +132,7 @@ func (w *await) call(view any) (output []byte, ok bool, err error) {
 	return w.probe(view)
 }
 
-// pollAwaits looks for a condition that holds.
+// pollAwaits checks the conditions until one holds.
 func (r *Run) pollAwaits() (bool, error) {
 	for _, w := range r.awaits {
 		if w.asked == r.asked || w.op.queued || w.op.done {
@@ -145,7 +145,7 @@ func (r *Run) pollAwaits() (bool, error) {
 	return false, nil
 }
 
-// recordAwaits records the waits that are not on record.
+// recordAwaits writes the entries of waits that have none yet.
 func (r *Run) recordAwaits() {
 	for _, w := range r.awaits {
 		if w.op.hidden {

@@ -8,15 +8,15 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// begin begins an operation: it finds it in the history, or makes a new one. The error is that of a
-// canceled scope, in which nothing begins and nothing is recorded. It does not return if the
-// operation must not be asked for here, or is not what the history says.
+// begin begins an operation: it finds it in the history, or makes a new one. It returns the error
+// of a canceled scope, in which nothing begins and nothing is recorded. It does not return if the
+// operation is not allowed here, or differs from the history.
 func (s *scope) begin(kind Kind, name string) (*op, error) {
 	o := new(op)
 	return o, s.beginOp(o, kind, name)
 }
 
-// beginOp is begin for an op that is a part of something.
+// beginOp is begin for an op that is part of a larger struct.
 func (s *scope) beginOp(o *op, kind Kind, name string) error {
 	s.own()
 	if err := s.cancel.err(); err != nil {
@@ -60,7 +60,7 @@ func (s *scope) beginOp(o *op, kind Kind, name string) error {
 	return nil
 }
 
-// arrange lets a recorded op wait for its turn, if it has ended.
+// arrange queues a recorded op that has ended, to be resolved in its turn.
 func (o *op) arrange() {
 	if !o.entry.Status.Over() {
 		return
@@ -78,8 +78,7 @@ func (o *op) again() {
 	o.done, o.queued, o.replay = false, false, 0
 }
 
-// branch makes the op of a branch of o at loc. If it is recorded as ended, the caller must queue it
-// for its turn.
+// branch makes the op of a branch of o at loc. If its end is recorded, the caller must queue it.
 func (r *Run) branch(o *op, loc journal.Location, name string) (*op, error) {
 	b := &op{s: o.s, name: name, loc: loc}
 	if r.image != nil {
@@ -98,7 +97,7 @@ func (r *Run) branch(o *op, loc journal.Location, name string) (*op, error) {
 	return b, nil
 }
 
-// nameIndex returns the index of a name. It does not return if it is no name.
+// nameIndex returns the index of a name. It does not return if the name is invalid.
 //
 // REQUIRES: called on the owner's coroutine.
 func (s *scope) nameIndex(name string) uint32 {
@@ -109,14 +108,14 @@ func (s *scope) nameIndex(name string) uint32 {
 	return i
 }
 
-// corrupt pauses the run because something recorded cannot be read. It does not return.
+// corrupt pauses the run because a recorded value cannot be read. It does not return.
 func (s *scope) corrupt(err error) {
 	s.run.fail(PausedCorrupt, err.Error()+callSite())
 	s.run.hang(s.run.current.Load())
 }
 
-// clock returns when something that happens now happens: never before what happened last, to the
-// millisecond.
+// clock returns the time of an event that happens now, to the millisecond. It is never before the
+// event that happened last.
 func (r *Run) clock() time.Time {
 	if r.turnTime.After(r.now) {
 		return r.turnTime
@@ -124,8 +123,8 @@ func (r *Run) clock() time.Time {
 	return r.now
 }
 
-// match returns the record of the operation that the code asks for next, nil if it is new, and the
-// index of its name. It does not return if the history has another one there.
+// match returns the record of the operation that the code begins next, nil if it is new, and the
+// index of its name. It does not return if the history has a different operation there.
 func (s *scope) match(kind Kind, name string, i uint32) (*record, uint32) {
 	if s.run.image == nil || len(s.records) == 0 {
 		return nil, i
@@ -167,8 +166,7 @@ func (s *scope) match(kind Kind, name string, i uint32) (*record, uint32) {
 	return nil, i
 }
 
-// take marks a name whose place in the history belongs to an operation that has another name now,
-// or was removed.
+// take marks a name whose place in the history belongs to a renamed or removed operation.
 func (p *place) take(i uint32) {
 	if p.taken == nil {
 		p.taken = make(map[uint32]bool)
@@ -176,7 +174,7 @@ func (p *place) take(i uint32) {
 	p.taken[i] = true
 }
 
-// consume marks a record as asked for.
+// consume marks a record as used by the code.
 func (s *scope) consume(rec *record) {
 	rec.visited = true
 	if rec.form != journal.Form1 {
@@ -184,7 +182,7 @@ func (s *scope) consume(rec *record) {
 	}
 }
 
-// same reports whether a record is that of an operation.
+// same reports whether a record belongs to an operation.
 func (s *scope) same(rec *record, kind Kind, i uint32) bool {
 	if rec.visited {
 		return false
@@ -197,8 +195,7 @@ func (s *scope) same(rec *record, kind Kind, i uint32) bool {
 	return string(r.scratch) == string(rec.loc)
 }
 
-// recorded returns the record that has a name in the place and was not consumed; nil if there is
-// none.
+// recorded returns the record of a name in the place that was not consumed; nil if there is none.
 func (p *place) recorded(i uint32) *record {
 	p.run.scratch = journal.ChildName(p.run.scratch[:0], p.loc, i)
 	loc := p.run.scratch
@@ -210,7 +207,7 @@ func (p *place) recorded(i uint32) *record {
 	return nil
 }
 
-// atFrontier reports whether everything that is recorded in the place was asked for.
+// atFrontier reports whether the code has used all records of the place.
 func (p *place) atFrontier() bool { return p.leftover() == nil }
 
 // nameOf returns the name of a record within the place.

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/rowmap"
 )
 
-// names are what the benchmarks call their operations: formatting is not what they measure.
+// names are the names of the benchmarks' operations, so that formatting is not measured.
 var names = func() (list []string) {
 	for i := range 1000 {
 		list = append(list, "step-"+strconv.Itoa(i))
@@ -31,7 +31,7 @@ func updateOf(ctx workflow.Context, i int) (int, error) {
 	return workflow.Update(ctx, names[i], func(*workflow.Tx) (int, error) { return i, nil })
 }
 
-// sum makes a program of n operations, and of what follows them.
+// sum makes a program of n operations, and of a part that follows them.
 func sum(do func(ctx workflow.Context, i int) (int, error), then func(ctx workflow.Context) error) *wfhost.Program {
 	return workflow.NewFunction("w", func(ctx workflow.Context, n int) (int, error) {
 		sum := 0
@@ -120,7 +120,7 @@ func BenchmarkWarmWake(b *testing.B) {
 	e.run.Close()
 }
 
-// BenchmarkParkedMemory reports what a run takes that waits for a message after five steps.
+// BenchmarkParkedMemory reports the memory of a run that waits for a message after five steps.
 func BenchmarkParkedMemory(b *testing.B) {
 	p := sum(stepOf, func(ctx workflow.Context) error { return errOf(receiveOf(ctx, 999)) })
 	engines := make([]*engine, 2000)
@@ -215,7 +215,7 @@ func (e *engine) advance() {
 	e.last, e.launch = out, append(e.launch, out.Launch...)
 }
 
-// drive goes on until the run waits or has ended.
+// drive advances the run until it waits or has ended.
 func (e *engine) drive() {
 	e.advance()
 	for {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// boot loads what is recorded and spawns the root. known are the fields, if they were loaded in
+// boot loads the rows of the run and spawns the root. known are the fields, if they were loaded in
 // this transaction.
 func (r *Run) boot(known *fields) (out Outcome, done bool, err error) {
 	im, err := loadImageWith(r.turn, known)
@@ -71,7 +71,7 @@ func (r *Run) boot(known *fields) (out Outcome, done bool, err error) {
 	return Outcome{}, false, nil
 }
 
-// goLive ends the replay: from here on, things happen.
+// goLive ends the replay: later operations run for the first time.
 func (r *Run) goLive() (done bool, err error) {
 	for _, p := range r.places {
 		if rec := p.leftover(); rec != nil {
@@ -104,8 +104,8 @@ func (r *Run) goLive() (done bool, err error) {
 	return false, r.countBoot()
 }
 
-// countBoot counts executions that a crash has cut off: of steps that had begun when the last
-// activation ended, unless it ended in order.
+// countBoot counts a cold start if a crash cut off executions: steps had begun when the last
+// activation ended without Rest.
 func (r *Run) countBoot() error {
 	if r.record.Boots == 0 {
 		return nil // it rested, or nothing was launched yet
@@ -128,7 +128,7 @@ func (r *Run) countBoot() error {
 	return putRecord(r.turn, &r.record)
 }
 
-// launching names what is about to be launched.
+// launching names the steps that are about to be launched.
 func (r *Run) launching() (list string) {
 	for i, t := range r.starting {
 		if i == 3 {

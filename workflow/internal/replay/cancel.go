@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// A cancellation is a node of the tree of what can be canceled together.
+// A cancellation is a node of the tree of cancellations.
 type cancellation struct {
 	parent *cancellation
 	inner  []*cancellation
 	cause  error // a *CanceledError once it is canceled
-	ops    []*op // live ones, to be told
+	ops    []*op // live ones, to be notified
 }
 
 // newCancellation returns a node below parent; detached, it is not canceled with its parent.
@@ -23,17 +23,17 @@ func newCancellation(parent *cancellation, detached bool) *cancellation {
 	return x
 }
 
-// err is nil, or a *CanceledError.
+// err returns nil, or a *CanceledError.
 func (x *cancellation) err() error { return x.cause }
 
-// cancel cancels the node and those below it. Live ops are told: they resolve, sooner or later.
-// With abandon, running attempts are not waited for: what they come to is dropped.
+// cancel cancels the node and those below it, and notifies their live ops, which resolve sooner or
+// later. With abandon, running attempts are not waited for, and their results are dropped.
 func (x *cancellation) cancel(cause error, abandon bool) {
 	switch {
 	case x.cause == nil:
 		x.cause = &CanceledError{cause}
 	case !abandon:
-		return // what was canceled before may still be waited for, and given up now
+		return // an op that was canceled before may still be waited for, and given up now
 	}
 	for _, o := range slices.Clone(x.ops) {
 		o.tell(abandon)
@@ -54,8 +54,8 @@ func (x *cancellation) unlink() {
 	x.parent = nil
 }
 
-// listen has a live op told when its scope is canceled; at once if it is canceled already, which is
-// so for operations that began before and are now begun again.
+// listen registers a live op to be notified when its scope is canceled. If the scope is canceled
+// already, as for operations that began before and begin again now, it notifies at once.
 func (o *op) listen() {
 	x := o.s.cancel
 	if x.cause != nil {
@@ -66,7 +66,7 @@ func (o *op) listen() {
 	x.ops = append(x.ops, o)
 }
 
-// unwatch takes back listen.
+// unwatch undoes listen.
 func (o *op) unwatch() {
 	x := o.watch
 	if x == nil {
@@ -91,7 +91,7 @@ func (o *op) setCanceled() {
 	o.entry.Failure = f
 }
 
-// canceledError is the error of an operation that was canceled.
+// canceledError returns the error of an operation that was canceled.
 func (o *op) canceledError() error {
 	f := o.entry.Failure
 	if f == nil || f.Message == "" && f.Type == "" {
@@ -102,7 +102,7 @@ func (o *op) canceledError() error {
 	return &CanceledError{o.s.run.errorOf(&cause)}
 }
 
-// WithCancel returns a Context for the same scope whose operations cancel cancels, as well as
+// WithCancel returns a Context for the same scope, and a function that cancels its operations and
 // those of scopes inside it.
 func WithCancel(ctx Context) (Context, func(cause error)) {
 	s := ctx.scope()
@@ -121,8 +121,8 @@ func WithCancel(ctx Context) (Context, func(cause error)) {
 	}
 }
 
-// Detach returns a Context for the same scope whose operations are not canceled when the scope
-// is: for what must be done after cancellation.
+// Detach returns a Context for the same scope whose operations are not canceled with the scope. Use
+// it for cleanup after cancellation.
 func Detach(ctx Context) Context {
 	s := ctx.scope()
 	s.own()

@@ -14,7 +14,7 @@ import (
 type Codec interface {
 	// Encode returns the encoded form of v, never nil.
 	Encode(v any) ([]byte, error)
-	// Decode stores what data is the encoded form of in what v points to. It keeps nothing of data.
+	// Decode decodes data into the value that v points to. It does not keep data.
 	Decode(data []byte, v any) error
 }
 
@@ -27,7 +27,7 @@ type cborCodec struct {
 func (c cborCodec) Encode(v any) ([]byte, error)    { return c.enc.Marshal(v) }
 func (c cborCodec) Decode(data []byte, v any) error { return c.dec.Unmarshal(data, v) }
 
-// defaultCodec returns the codec of programs that bring none.
+// defaultCodec returns the codec of programs without WithCodec.
 var defaultCodec = sync.OnceValues(func() (Codec, error) {
 	enc, err := cbor.EncOptions{
 		Sort:          cbor.SortCoreDeterministic,
@@ -59,7 +59,7 @@ var defaultCodec = sync.OnceValues(func() (Codec, error) {
 type CodecError struct {
 	// Type is the Go type.
 	Type string
-	// Decoding tells the direction.
+	// Decoding is set if decoding failed.
 	Decoding bool
 	Err      error
 }
@@ -93,7 +93,7 @@ func (p *Program) encode(v any) (data []byte, err error) {
 	return data, err
 }
 
-// decode is the inverse of encode. It leaves what v points to alone if there is no encoded value.
+// decode is the inverse of encode. Without an encoded value it leaves *v unchanged.
 func (p *Program) decode(data []byte, v any) (err error) {
 	if data == nil {
 		return nil
@@ -114,7 +114,7 @@ func (p *Program) codec() Codec { return p.config.codec }
 // EncodeInput encodes an input of the program. The error is a *CodecError.
 func (p *Program) EncodeInput(in any) ([]byte, error) { return p.encode(in) }
 
-// DecodeOutput decodes what the program returned into what out points to. The error is a
+// DecodeOutput decodes the output of the program into the value that out points to. The error is a
 // *CodecError.
 func (p *Program) DecodeOutput(data []byte, out any) error { return p.decode(data, out) }
 

@@ -12,16 +12,16 @@ import (
 //
 //  1. Its entry is written when it begins, so that the order of its scope's operations and its
 //     shape are on record, and again when it ends.
-//  2. One that has ended according to the history is not entered when the function runs again: it
-//     returns what is recorded. The exception is a container with live obligations inside whose
-//     handlers are closures: running again is the only way to get hold of them. It is then sealed:
-//     what runs in it must all be on record.
-//  3. While a container runs on its parent's own coroutine, the parent scope is busy: nothing may
-//     be asked of it.
+//  2. If the history has its end, it is not entered when the function runs again: it returns the
+//     recorded result. The exception is a container with live obligations inside whose handlers are
+//     closures, because only running again can provide these. It is then sealed: everything that
+//     runs in it must be on record.
+//  3. While a container runs on its parent's own coroutine, the parent scope is busy, and no
+//     operation may begin in it.
 //  4. A container ends after everything that runs in it.
 
 // open begins a container. If skip is true, its end is recorded and it need not be entered: the
-// recorded outcome is in o.entry, for when the coroutine has waited for its turn.
+// recorded outcome is in o.entry once the coroutine has waited for its turn.
 func (s *scope) open(kind Kind, name string) (o *op, skip bool, err error) {
 	o, err = s.begin(kind, name)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *scope) open(kind Kind, name string) (o *op, skip bool, err error) {
 // ended reports whether the history has the end of the operation.
 func (o *op) ended() bool { return o.recorded && o.entry.Status.Over() }
 
-// inside makes the scope of what is at o's location.
+// inside makes the scope of the operations at o's location.
 func (s *scope) inside(o *op, x *cancellation, g *saga) *scope {
 	return &scope{s.run.newPlace(s, o.loc), x, g}
 }
@@ -45,7 +45,7 @@ func (s *scope) within(o *op, inner *scope) *scope {
 	return inner
 }
 
-// leave ends what within began.
+// leave undoes within.
 func (s *scope) leave(inner *scope) {
 	inner.end()
 	s.inner = nil
@@ -96,7 +96,7 @@ func (o *op) settleIn(s *scope, output []byte, err error) {
 	}
 }
 
-// outcome returns what a resolved entry says: its output, or its error.
+// outcome returns the output, or the error, of a resolved entry.
 func (o *op) outcome() ([]byte, error) {
 	if o.entry.Status == Completed {
 		return o.entry.Output, nil
@@ -104,9 +104,8 @@ func (o *op) outcome() ([]byte, error) {
 	return nil, o.s.run.errorOf(o.entry.Failure)
 }
 
-// resultOf decodes what an operation came to. What cannot be decoded pauses the run, since it is
-// the code that is wrong, and must not look like a failure of what was done; it does not return
-// then.
+// resultOf decodes the result of an operation. If decoding fails, the code is wrong, which must not
+// look like a failure of the operation: the run is paused, and resultOf does not return.
 func resultOf[T any](s *scope, output []byte, err error) (v T, _ error) {
 	if err != nil {
 		return v, err
@@ -115,7 +114,7 @@ func resultOf[T any](s *scope, output []byte, err error) (v T, _ error) {
 	return v, nil
 }
 
-// decodeInto decodes what is recorded into what v points to. It does not return if it cannot.
+// decodeInto decodes a recorded value into *v. It does not return if decoding fails.
 func (s *scope) decodeInto(p *Program, data []byte, v any) {
 	if err := p.decode(data, v); err != nil {
 		s.run.fail(PausedDiverged,
@@ -124,8 +123,8 @@ func (s *scope) decodeInto(p *Program, data []byte, v any) {
 	}
 }
 
-// encoded encodes what a container has come to. What cannot be encoded pauses the run; it does not
-// return then.
+// encoded encodes the result of a container. If encoding fails, the run is paused, and encoded does
+// not return.
 func (s *scope) encoded(v any) []byte {
 	data, err := s.run.encode(v)
 	if err != nil {
@@ -134,7 +133,7 @@ func (s *scope) encoded(v any) []byte {
 	return data
 }
 
-// Scope runs fn in a scope of its own, in which names may be used that are used outside as well.
+// Scope runs fn in a scope of its own, which may reuse names of the scope outside.
 func Scope[T any](ctx Context, name string, fn func(ctx Context) (T, error)) (T, error) {
 	var zero T
 	s := ctx.scope()
@@ -163,17 +162,17 @@ func Scope[T any](ctx Context, name string, fn func(ctx Context) (T, error)) (T,
 	return resultOf[T](s, output, err)
 }
 
-// structure is what containers keep of a run while it is in memory.
+// structure is the state of containers while a run is in memory.
 type structure struct {
 	obligations obligations
 	undoing     int        // sagas that undo
 	programs    []*Program // of children within the run
 	children    []*op      // spawned in other actors, and not ended
-	// of steps that were under way and may have to be undone, and for which the code has no undo
+	// steps under way that may have to be undone, and for which the code has no undo
 	undoless []journal.Location
 }
 
-// dropIterations deletes what is recorded of the iterations of a loop from one up to but excluding
+// dropIterations deletes the history of the iterations of a loop from one up to but excluding
 // another.
 func (r *Run) dropIterations(o *op, from, to uint32) error {
 	if from >= to {
@@ -186,7 +185,7 @@ func (r *Run) dropIterations(o *op, from, to uint32) error {
 	return r.st.dropIterations(r.turn, o.loc, o.index, from, to)
 }
 
-// touched says that something was written that has to be durable before anything leaves the run.
+// touched records a write that must be durable before anything leaves the run.
 func (r *Run) touched() { r.wrote, r.durable = true, true }
 
 // must keeps an error of the transaction for the driver.
@@ -196,12 +195,12 @@ func (r *Run) must(err error) {
 	}
 }
 
-// collapseAt is how many bytes of history a run may have before containers that end drop what is
-// inside of them.
+// collapseAt is the size of a history, in bytes, from which containers that end drop their
+// contents.
 const collapseAt = 256 << 10
 
-// collapse drops what is inside of a container that ends, if the history is large. Ends of branches
-// stay, which hold the results.
+// collapse drops the contents of a container that ends, if the history is large. The ends of
+// branches stay, because they hold the results.
 func (r *Run) collapse(o *op, members ...*member) error {
 	if r.bytes < collapseAt || r.obliged(o.loc) || o.s.racing {
 		return nil

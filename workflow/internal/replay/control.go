@@ -11,7 +11,7 @@ import (
 )
 
 // This file has the operations on a run from outside. Each works within one transaction of the
-// host, and runs no code of the user. The host tells a Run in memory about them: see Run.
+// host, and runs no code of the user. The host notifies a Run in memory of them: see Run.
 
 // ErrExists is the error of a start when the actor has another run.
 var ErrExists = errors.New("workflow: there is a run already")
@@ -47,7 +47,7 @@ type Started struct {
 	Started bool `json:"started"`
 }
 
-// controlCancel is the kind of the control that asks for cancellation.
+// controlCancel is the kind of the control that requests cancellation.
 const controlCancel = "cancel"
 
 // start writes the first rows of a run. If there is a run of the same workflow with the same input,
@@ -88,7 +88,7 @@ func eraseRun(j Journal) error {
 	return j.DeleteRange(start, end)
 }
 
-// living reads what the run's rows say, and refuses if there is no run or it is over.
+// living reads the fields of a run, and refuses if there is no run or it is over.
 func living(r Reader, verb string) (*fields, error) {
 	f, err := loadFields(r)
 	switch {
@@ -102,8 +102,7 @@ func living(r Reader, verb string) (*fields, error) {
 	return f, nil
 }
 
-// Cancel requests that the run ends: waits return ErrCanceled, contexts of steps are canceled,
-// sagas undo, and then the run is cancelled, whatever its function returns.
+// Cancel requests that the run ends.
 func Cancel(t Turn, reason string) error {
 	f, err := living(t, "cancel")
 	if err != nil || f.control != nil {
@@ -112,8 +111,8 @@ func Cancel(t Turn, reason string) error {
 	return putControl(t, &control{Kind: controlCancel, Reason: reason, Time: t.Now()})
 }
 
-// Hold pauses the run until Resume. Attempts of steps that are going on end, and their results are
-// kept for then.
+// Hold pauses the run until Resume. Running attempts of steps end, and their results are kept for
+// then.
 func Hold(t Turn, reason string) error {
 	f, err := living(t, "pause")
 	if err != nil || f.pause != nil && f.pause.Reason == PausedOperator {
@@ -122,8 +121,8 @@ func Hold(t Turn, reason string) error {
 	return putPause(t, &Pause{Reason: PausedOperator, Text: reason, Since: t.Now()})
 }
 
-// Resume lets a paused run go on, whatever it was paused for. If the reason is still there, it is
-// paused again.
+// Resume continues a paused run, regardless of why it was paused. If the reason is still there, the
+// run is paused again.
 func Resume(t Turn) error {
 	f, err := living(t, "resume")
 	switch {
@@ -141,8 +140,7 @@ func Resume(t Turn) error {
 	return deletePause(t)
 }
 
-// RetryEntry executes a step again: one that waits for its next attempt, at once and with all its
-// attempts; one that has failed, as Rewind does.
+// RetryEntry executes a step again.
 func RetryEntry(t Turn, id EntryID) error {
 	const verb = "retry"
 	im, rec, e, err := target(t, verb, id)

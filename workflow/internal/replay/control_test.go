@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// refused checks that an error is a *ControlError that says something.
+// refused checks that an error is a *ControlError with a reason.
 func refused(t *testing.T, what string, err error, says string) {
 	t.Helper()
 	var c *ControlError
@@ -33,7 +33,7 @@ func TestControlOfNoRun(t *testing.T) {
 	refused(t, "nothing", RetryEntry(r.testTurn, r.id("nowhere")), "no entry")
 }
 
-// tree is a run with branches: a join of x and y in an iteration of a loop that goes on.
+// tree is a run with branches: a join of x and y in the current iteration of a loop.
 func tree(t *testing.T) *testRun {
 	r := newTestRun(t)
 	r.put("first", done(0, 1))
@@ -92,12 +92,12 @@ func TestRewindsThatAreRefused(t *testing.T) {
 		refused(t, what, Rewind(r.testTurn, r.id(v.to)), v.says)
 		errorIf(t, !maps.Equal(r.All(), before) || len(r.sent)+len(r.returned) > 0, "%s: something was written", what)
 	}
-	// What was undone of what goes is no obstacle: it is done again.
+	// A removed entry that was undone is no obstacle: its step runs again.
 	r := tree(t)
 	r.meta("serve~2/last", done(2, 9), Metadata{Undone: at(99)})
 	r.put("serve~2/nap", Entry{Kind: KindSaga, Status: Failed, Ordinal: 3, Seq: 10, Failure: &Failure{}})
 	must(t, Rewind(r.testTurn, r.id("serve~2/both")))
-	// A cancel is taken back that came when the run had ended for other reasons.
+	// A cancel that came after the run had ended for other reasons is reverted.
 	r = tree(t)
 	putState(r, StateFailed)
 	putControl(r, &control{Kind: controlCancel})

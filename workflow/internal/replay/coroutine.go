@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Coroutines keeps the goroutines of coroutines that have ended for the next ones of any run, so
-// that their stacks need not grow again.
+// Coroutines keeps the goroutines of ended coroutines for new ones of any run, so that their stacks
+// need not grow again.
 type Coroutines struct {
 	// Begin is called on the goroutine of each coroutine before it runs; nil for nothing.
 	Begin func()
@@ -19,7 +19,7 @@ type Coroutines struct {
 	closed bool
 }
 
-// maxFree is how many goroutines are kept: what the runs of one sync of the log need.
+// maxFree is how many goroutines are kept: enough for the runs of one sync of the log.
 const maxFree = 256
 
 // A carrier is the goroutine of one coroutine after another.
@@ -27,7 +27,7 @@ type carrier struct {
 	next  func() (struct{}, bool)
 	stop  func()
 	yield func(struct{}) bool
-	of    *coroutine // the present one
+	of    *coroutine // the current one
 }
 
 // get returns a carrier that runs c from the first next on.
@@ -63,7 +63,7 @@ func (s *Coroutines) make() *carrier {
 	return t
 }
 
-// put takes a carrier back whose coroutine has ended.
+// put takes back a carrier whose coroutine has ended.
 func (s *Coroutines) put(t *carrier) {
 	if s == nil || !s.keep(t) {
 		t.stop()
@@ -91,8 +91,8 @@ func (s *Coroutines) Close() {
 	}
 }
 
-// A coroutine runs one strand of a workflow function: the root, or one branch. One of a run
-// executes at a time.
+// A coroutine runs one strand of a workflow function: the root, or one branch. Only one coroutine
+// of a run executes at a time.
 type coroutine struct {
 	run     *Run
 	body    func(c *coroutine)
@@ -100,7 +100,7 @@ type coroutine struct {
 	queued  bool // stands in Run.runnable
 	over    bool
 	index   int // in Run.coroutines
-	// waits is the op that it is parked for, which Stack and status show; nil while it runs.
+	// waits is the op that it is parked for, for Stack and status; nil while it runs.
 	waits *op
 }
 
@@ -125,8 +125,8 @@ func (c *coroutine) main() {
 			if p := recover(); p != nil {
 				r.panicked(p, debug.Stack())
 			} else if !r.gone {
-				// The function called runtime.Goexit. Let through, it would end the goroutine that
-				// drives the run; so the coroutine stays here until it is killed.
+				// The function called runtime.Goexit. Unstopped, that would end the goroutine that
+				// drives the run, so the coroutine stays here until it is killed.
 				r.fail(PausedPanicked,
 					"the function called runtime.Goexit (a failed assertion of a test does)\n\n"+string(debug.Stack()))
 				c.carrier.yield(struct{}{})

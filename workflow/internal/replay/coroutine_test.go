@@ -21,7 +21,7 @@ func TestOneCoroutineAfterAnotherHasTheSameGoroutine(t *testing.T) {
 		fatalIf(t, !c.over || c.carrier != first.carrier || len(all.free) != 1, "over: %v, %d free", c.over, len(all.free))
 	}
 	fatalIf(t, begun != 4, "Begin was called %d times", begun)
-	// One that is parked has its goroutine for itself, and ends with its run.
+	// A parked coroutine keeps its goroutine, and ends with its run.
 	r, parked := run(true)
 	_, c := run(false)
 	fatalIf(t, c.carrier == parked.carrier || parked.over || len(all.free) != 1, "over: %v, %d free", parked.over, len(all.free))

@@ -24,12 +24,12 @@ type Program struct {
 	invoke func(ctx Context, input []byte) ([]byte, error)
 	config config
 	err    error
-	// encodables has, by the type of a result, why it cannot be encoded.
+	// encodables has, by result type, the reason why it cannot be encoded.
 	encodables map[reflect.Type]error // guarded by mu
 	mu         sync.Mutex
 }
 
-// config is what options set.
+// config holds the values that options set.
 type config struct {
 	version string
 	codec   Codec
@@ -96,8 +96,8 @@ func (p *Program) configure(noFunction bool, options []Option) error {
 	return nil
 }
 
-// An inputError says that the stored input is not what the function takes: no failure of the run,
-// but of the program.
+// An inputError says that the stored input does not fit the function. The program is wrong, so the
+// run does not fail.
 type inputError struct{ err error }
 
 func (e *inputError) Error() string {
@@ -105,13 +105,13 @@ func (e *inputError) Error() string {
 }
 func (e *inputError) Unwrap() error { return e.err }
 
-// An outputError says that the function returned what the codec cannot encode.
+// An outputError says that the codec cannot encode the function's result.
 type outputError struct{ err error }
 
 func (e *outputError) Error() string { return "the output of the function: " + e.err.Error() }
 func (e *outputError) Unwrap() error { return e.err }
 
-// checkName says what is wrong with a name.
+// checkName returns the error of an invalid name.
 func checkName(name string) error {
 	switch {
 	case name == "":
@@ -125,7 +125,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// shorten cuts what would fill a line.
+// shorten cuts a long text.
 func shorten(s string) string {
 	if len(s) > 64 {
 		return s[:64] + "…"
@@ -133,7 +133,7 @@ func shorten(s string) string {
 	return s
 }
 
-// WithVersion names the version of the code, for people: it is stored with each run that it starts.
+// WithVersion names the version of the code, for people. It is stored with each run that it starts.
 // At most 256 bytes.
 func WithVersion(v string) Option {
 	return option(func(c *config) error {
@@ -171,8 +171,8 @@ func WithStepDefaults(options ...StepOption) Option {
 	})
 }
 
-// WithError registers an error type under a name: errors.As finds it in errors that come out of
-// the history.
+// WithError registers an error type under a name, so that errors.As finds it in errors that were
+// stored in the history.
 func WithError[E error](name string) Option {
 	return option(func(c *config) error {
 		t := errorType{
@@ -202,8 +202,8 @@ func WithError[E error](name string) Option {
 	})
 }
 
-// WithErrorValue registers an error value under a name: errors.Is finds it in errors that come out
-// of the history.
+// WithErrorValue registers an error value under a name, so that errors.Is finds it in errors that
+// were stored in the history.
 func WithErrorValue(name string, value error) Option {
 	return option(func(c *config) error {
 		if value == nil {
@@ -233,16 +233,16 @@ func (c *config) register(t errorType) error {
 // Name returns the name of the workflow.
 func (p *Program) Name() string { return p.name }
 
-// Version returns what WithVersion said.
+// Version returns the version that WithVersion set.
 func (p *Program) Version() string { return p.config.version }
 
-// Err says what is wrong with the definition; nil if it can be run.
+// Err returns the error of a wrong definition; nil if it can be run.
 func (p *Program) Err() error { return p.err }
 
 // Program returns the definition without its types.
 func (d *Function[In, Out]) Program() *Program { return d.program }
 
-// DecodeFailure returns the error that a failure of a run, or of an entry of its history, stands
-// for: errors.As and errors.Is find in it what the program registered. It is a *FailureError, or
-// nil for nil.
+// DecodeFailure returns the error behind a failure of a run, or of an entry of its history.
+// errors.As and errors.Is find registered types and values in it. It is a *FailureError, or nil for
+// nil.
 func (p *Program) DecodeFailure(f *Failure) error { return p.errorOf(f) }

@@ -10,23 +10,22 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// A Divergence says where the code asked for something else than the history has. Its text is for
-// people.
+// A Divergence says where the code differs from the history. Its text is for people.
 type Divergence struct {
 	// Scope is the path of the scope, "" for the root.
 	Scope string
 	// Ordinal is the position within the scope.
 	Ordinal uint32
-	// Found is what the code asks for, such as step "charge", or "the end of the scope".
+	// Found is the operation in the code, such as step "charge", or "the end of the scope".
 	Found string
-	// Expected is what the history has there, with when it began.
+	// Expected is the operation in the history, Recorded the time at which it began.
 	Expected string
 	Recorded time.Time
-	// Site is the line of the code that asks, "" if it is not known.
+	// Site is the line of the code, "" if it is not known.
 	Site string
-	// Near is a recorded name like the one that the code asks for, "" if there is none.
+	// Near is a recorded name like the one in the code, "" if there is none.
 	Near string
-	// Hint says how the code can be made to agree with the history.
+	// Hint says how to make the code agree with the history.
 	Hint string
 }
 
@@ -58,8 +57,8 @@ func placeName(path string) string {
 	return strconv.Quote(path)
 }
 
-// diverge pauses the run: the code asks for an operation where the history has rec. It does not
-// return.
+// diverge pauses the run because the code begins an operation where the history has rec. It does
+// not return.
 func (s *scope) diverge(kind Kind, name string, rec *record) {
 	d := &Divergence{Scope: s.path(), Ordinal: s.next, Found: fmt.Sprintf("%s %q", kind, name), Site: userLine()}
 	s.expected(d, rec)
@@ -88,8 +87,8 @@ func (s *scope) diverge(kind Kind, name string, rec *record) {
 	s.run.hang(s.run.current.Load())
 }
 
-// divergeSealed pauses the run: the code asks for something new in a scope whose end is recorded.
-// It does not return.
+// divergeSealed pauses the run because the code begins a new operation in a scope whose end is
+// recorded. It does not return.
 func (s *scope) divergeSealed(kind Kind, name string) {
 	d := &Divergence{Scope: s.path(), Ordinal: s.next, Found: fmt.Sprintf("%s %q", kind, name),
 		Site: userLine(), Expected: "the end of the scope"}
@@ -98,7 +97,7 @@ func (s *scope) divergeSealed(kind Kind, name string) {
 	s.run.hang(s.run.current.Load())
 }
 
-// divergedLeftover pauses the run: a scope ended, or waits, and the code has not asked for rec.
+// divergedLeftover pauses the run because a scope ended, or waits, before the code has used rec.
 func (r *Run) divergedLeftover(s *scope, rec *record) {
 	d := &Divergence{Scope: s.path(), Ordinal: s.next, Found: "the end of the scope"}
 	if !s.ended {
@@ -112,7 +111,7 @@ func (r *Run) divergedLeftover(s *scope, rec *record) {
 	r.fail(PausedDiverged, d.String())
 }
 
-// diverged pauses the run: operation o is there, but not as the history says. It does not return.
+// diverged pauses the run because operation o differs from its entry. It does not return.
 func (r *Run) diverged(o *op, expected, found, hint string) {
 	d := &Divergence{Scope: o.s.path(), Ordinal: o.entry.Ordinal, Recorded: o.entry.Created,
 		Site: userLine(), Hint: hint}
@@ -135,7 +134,7 @@ func (p *place) expected(d *Divergence, rec *record) {
 	d.Recorded = e.Created
 }
 
-// near returns the name that the code has not asked for and that is most like name, "" if none is.
+// near returns the unused recorded name that is most like name, "" if none is.
 func (p *place) near(name string) string {
 	best, least := "", len(name)/2+1
 	for _, rec := range p.records[p.cursor:] {
@@ -196,9 +195,8 @@ func callSite() string {
 // maxCallers is how many lines userLine returns after the innermost one.
 const maxCallers = 3
 
-// userLine returns the innermost line of the calling code that is not of this package, nor of the
-// one whose functions wrap its operations for actors; and, if a helper calls, the lines that call
-// the helper.
+// userLine returns the innermost line of the calling code outside of this package and of the
+// packages that wrap it. If a helper calls, the lines that call the helper follow.
 func userLine() string {
 	const own, facade, wrapper = "github.com/cairn-run/cairn/workflow/internal/replay.",
 		"github.com/cairn-run/cairn/workflow.", "github.com/cairn-run/cairn/actor."
@@ -212,7 +210,7 @@ func userLine() string {
 		outside := f.File != "" && !inside && !strings.HasPrefix(f.Function, "runtime.") &&
 			!strings.HasPrefix(f.Function, "iter.")
 		switch line := f.File + ":" + strconv.Itoa(f.Line); {
-		case !outside && lines != "": // what called the function of the user
+		case !outside && lines != "": // the caller of the user's function
 			return lines
 		case !outside:
 		case lines == "":

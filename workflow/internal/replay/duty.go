@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A duty is what a step that may have to be undone keeps while it lasts.
+// A duty is the state of a running step that may have to be undone.
 //
 //  1. The transaction that launches the first attempt writes the step's row, with Entry.Owed. From
 //     then on every later activation knows that the step may have had an effect.
-//  2. The step ends when its body has returned, whatever gave it up before: then a late result is
-//     still a result.
-//  3. The transaction that ends the step writes the obligation, if the step has succeeded or if
-//     doubt is left.
+//  2. The step ends when its body has returned, even if it was given up before: then a late result
+//     is still a result.
+//  3. The transaction that ends the step writes the obligation, if the step has succeeded or its
+//     outcome is unknown.
 //
 // So an undo function never runs beside the body that it undoes, and no effect is without an
 // obligation.
@@ -28,23 +28,23 @@ type duty struct {
 	late    timer   // pauses the run if the body does not return
 }
 
-// An undoing is a function of the code that undoes a step, with the step's encoded result; nil if
-// that is unknown.
+// An undoing is a function of the code that undoes a step. output is the step's encoded result; nil
+// if that is unknown.
 type undoing func(sc *StepCtx, output []byte) error
 
-// lingering is how long a body may take to return when its context has ended.
+// lingering bounds the time that a body may take to return after its context has ended.
 const lingering = 30 * time.Second
 
-// CancelBody ends the context of a running body when its step is canceled, although the step has
-// an undo function.
+// CancelBody ends the context of a running body when its step is canceled, even if the step has an
+// undo function.
 func CancelBody() StepOption {
 	return stepOption(func(o *stepOptions) error { o.cancelable = true; return nil })
 }
 
 // Undoes returns, in an undo function, the idempotency key of the step that is undone, and whether
-// the step's result is known. It is unknown if the step was given up or cut off: then the effect
-// may be there or not, and the undo function has to find out, by the key, and has to make sure that
-// the effect does not come later. In other bodies Undoes returns "" and false.
+// the step's result is known. It is unknown if the step was given up or cut off. Then the undo
+// function must find out, by the key, whether the effect is there, and must make sure that it does
+// not come later. In other bodies Undoes returns "" and false.
 func (sc *StepCtx) Undoes() (key string, known bool) {
 	p := sc.a.t.undoes
 	if p == nil {
@@ -54,7 +54,7 @@ func (sc *StepCtx) Undoes() (key string, known bool) {
 	return sc.a.key(p.Entry), !p.Unknown
 }
 
-// dutyOf returns the duty of a live step by its option UndoBy or else by a function of the code;
+// dutyOf returns the duty of a live step, by its option UndoBy or else by a function of the code;
 // nil if it has neither.
 func (o *op) dutyOf(by undoBy, undo undoing) (*duty, error) {
 	switch {
@@ -74,7 +74,7 @@ func (o *op) dutyOf(by undoBy, undo undoing) (*duty, error) {
 	return &duty{handler: by.handler, args: args}, nil
 }
 
-// takeDuty continues with what is on record of the step's duty.
+// takeDuty continues a step with the recorded state of its duty.
 func (t *task) takeDuty() {
 	e := &t.o.entry
 	if t.duty == nil && e.Owed != 0 {
@@ -100,9 +100,8 @@ func (t *task) oblige() {
 	}
 }
 
-// epoch returns the epoch that is part of the attempts' idempotency key. That of a step which may
-// have to be undone does not change by a rewind, or the undo function would not find what it
-// undoes.
+// epoch returns the epoch that is part of the attempts' idempotency key. For a step that may have
+// to be undone, a rewind does not change it, so that the undo function finds the effect.
 func (t *task) epoch() uint32 {
 	owed := t.o.entry.Owed
 	if t.undoes != nil {
@@ -114,8 +113,7 @@ func (t *task) epoch() uint32 {
 	return t.o.s.run.record.Epoch
 }
 
-// doubts takes from the outcome of an attempt whether the step may have had an effect that is
-// unknown.
+// doubts sets whether the step may have had an unknown effect, from the result of an attempt.
 func (t *task) doubts(res *result) {
 	if t.duty != nil {
 		t.duty.doubt = res.failure != nil && !res.definite
@@ -138,7 +136,7 @@ func (t *task) linger() {
 	r.timers.set(&d.late, after(r.clock(), lingering))
 }
 
-// returned ends what linger began: the next attempt has time of its own.
+// returned undoes linger: the next attempt has time of its own.
 func (t *task) returned() {
 	if d := t.duty; d != nil {
 		t.o.s.run.timers.stop(&d.late)
@@ -146,7 +144,7 @@ func (t *task) returned() {
 	}
 }
 
-// quit takes the duty out of the entry of a step that ends.
+// quit moves Owed from the entry of a step that ends to its duty.
 func (t *task) quit() {
 	d := t.duty
 	if d == nil {
@@ -164,8 +162,8 @@ func (t *task) owe() error {
 	return t.o.oblige(d, !done)
 }
 
-// unclear reports whether an error that is not retried leaves open what was done: the body says so,
-// it was interrupted, or it had succeeded and its result cannot be recorded.
+// unclear reports whether an error that is not retried leaves the effect unknown: the body says so,
+// it was interrupted, or it succeeded and its result cannot be recorded.
 func unclear(err error) bool {
 	var panicked *PanicError
 	var value *CodecError

@@ -14,8 +14,8 @@ import (
 	. "github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
-// A planner makes random workflows whose steps do something outside, slowly, and may fail before or
-// after it.
+// A planner makes random workflows whose steps have slow outside effects, and may fail before or
+// after these.
 type planner struct {
 	*rand.Rand
 	steps int
@@ -45,7 +45,7 @@ func (p *planner) some() string {
 	return strings.Join([]string{p.step(), p.step(), p.step()}[:1+p.IntN(3)], "; ")
 }
 
-// part is one thing that the workflow does. A part that fails has undone all of it.
+// part is one part of the workflow. A part that fails has undone all of it.
 func (p *planner) part() string {
 	switch p.IntN(5) {
 	case 0:
@@ -59,8 +59,8 @@ func (p *planner) part() string {
 	return fmt.Sprintf("or given-up %s; or given-up %s", p.step(), p.step()) // which does not stop the others
 }
 
-// workflow returns the keys of what stays: nothing, if it fails. It has a saga around everything,
-// or none at all.
+// workflow returns the keys of the effects that stay: none, if it fails. It has a saga around
+// everything, or none at all.
 func (p *planner) workflow() string {
 	sagas := p.IntN(2) == 0
 	var parts []string
@@ -75,15 +75,14 @@ func (p *planner) workflow() string {
 		parts = append(parts, "fail in-the-end")
 	}
 	all := strings.Join(parts, "; ")
-	if sagas { // what the saga has done is settled, even if the run is canceled after it
+	if sagas { // the steps of the saga are settled, even if the run is canceled after it
 		all = "saga all { " + all + "; do last }; settle"
 	}
 	return fmt.Sprintf("code main outside undo-takes=%s undo-lost=%d { %s }", p.ms(500), p.IntN(2), all)
 }
 
-// Whatever gives up a step, at whatever moment, and however often the process dies: when the run
-// has ended, what was done and does not stay was undone exactly once per key, and no undo ran
-// beside its body.
+// Steps are given up for random reasons at random moments, with crashes. When the run has ended,
+// every effect that does not stay was undone exactly once per key, and no undo ran beside its body.
 func TestGivenUpStepsAreUndoneOncePerKey(t *testing.T) {
 	states, unknown, crashes := map[State]int{}, 0, 0
 	for seed := range uint64(rounds(60, 1000)) {

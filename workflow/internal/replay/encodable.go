@@ -8,8 +8,8 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// A resultError says that what a body returned cannot be encoded. What the body did is done, so it
-// is no failure of the step: the run is paused until the code is mended.
+// A resultError says that the result of a body cannot be encoded. The body has run, so the step
+// does not fail: the run is paused until the code is fixed.
 type resultError struct{ err error }
 
 func (e *resultError) Error() string { return "the result cannot be recorded: " + e.err.Error() }
@@ -26,8 +26,8 @@ func misuseOf(err error) string {
 	return ""
 }
 
-// mustEncode checks, before the body of a live operation runs, that the codec can encode its
-// result, as far as the type tells. It does not return if not.
+// mustEncode checks that the codec can encode values of a result type, before the body of a live
+// operation runs. It does not return if not.
 //
 // REQUIRES: called on the owner's coroutine.
 func mustEncode[T any](s *scope, o *op) {
@@ -46,8 +46,8 @@ func (s *scope) mustEncode(t reflect.Type) {
 	}
 }
 
-// encodable returns why no value of a type can be encoded, nil if some can. Only of the default
-// codec that is known before.
+// encodable returns why no value of a type can be encoded, nil if some can. It knows that only for
+// the default codec.
 func (p *Program) encodable(t reflect.Type) error {
 	if _, ok := p.config.codec.(cborCodec); !ok {
 		return nil

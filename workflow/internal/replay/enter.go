@@ -7,27 +7,27 @@ import (
 )
 
 // A function that ends the process (os.Exit, a stack overflow, a concurrent write to a map) does so
-// in every process that lets it go on. So a host whose last process ended without notice counts
-// before it lets a run go on:
+// each time that it goes on. So a host whose last process ended without notice counts before it
+// continues a run:
 //
 //  1. Enter counts, in a transaction that must be durable before the next Advance. An Advance that
-//     succeeds takes the count back, in its own transaction; one that recorded something, or paused
-//     or ended the run, sets it to zero. What is counted is therefore the processes that ended
+//     succeeds takes the count back, in its own transaction. If it recorded something, or paused or
+//     ended the run, it sets the count to zero. So the count is the number of processes that ended
 //     inside of an Advance, one after another.
-//  2. A process counts a run once, however often its Advance is undone.
-//  3. A run that has recorded something in this process is not counted again by it.
+//  2. A process counts a run once, even if its Advance is undone several times.
+//  3. A process does not count a run again after the run has recorded something in it.
 //  4. While earlier processes are counted, executions of steps are not: the function ended the
-//     process when the step's result was not on disk yet. So the run is paused, and does not fail
-//     for a step that went well each time.
+//     process before the step's result was on disk. So the run is paused, and does not fail for a
+//     step that succeeded each time.
 
 // maxEntered is how many processes may end inside of an Advance of a run before the run is paused.
 // It is as many as a step has attempts by default.
 const maxEntered = 4
 
-// Enter counts that this process, which process names, is about to let the run go on, and reports
-// whether it did: the transaction must be durable before Advance. It is for hosts whose last
-// process ended without notice. When too many processes ended inside of Advance, the next Advance
-// pauses the run with PausedCrashing instead of letting it go on, and only Resume does.
+// Enter counts that this process is about to continue the run, and reports whether it did.
+// process names the process. The transaction must be durable before Advance. Enter is for hosts
+// whose last process ended without notice. When too many processes ended inside of Advance, the
+// next Advance pauses the run with PausedCrashing, and only Resume continues it.
 func (r *Run) Enter(t Turn, process uint64) (counted bool, err error) {
 	if r.gone {
 		return false, ErrClosed
@@ -60,9 +60,9 @@ func (r *Run) Enter(t Turn, process uint64) (counted bool, err error) {
 	return true, putRecord(t, &f.run)
 }
 
-// blamed reports whether the function, not its steps, is the reason why the last executions have
-// left no result: it ended an earlier process, or the run was paused for a fault of it, and nothing
-// was recorded since.
+// blamed reports whether the function, not its steps, is the reason why the last executions left no
+// result. It is, if nothing was recorded since it ended an earlier process or was at fault for a
+// pause.
 func (r *Run) blamed() bool {
 	n := r.record.Entered
 	if r.entered {
@@ -71,7 +71,7 @@ func (r *Run) blamed() bool {
 	return n > 0 || r.lifted != nil && r.lifted.Reason != PausedCrashing
 }
 
-// leaveEntered takes back what Enter counted, in the transaction of an Advance that has succeeded.
+// leaveEntered takes back the count of Enter, in the transaction of an Advance that succeeded.
 func (r *Run) leaveEntered(out *Outcome) error {
 	r.entered = false
 	f, err := loadFields(r.turn)

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// Errors that operations return. They match with errors.Is, also when they come out of the history.
+// Errors that operations return. They match with errors.Is, even after a replay.
 var (
 	// ErrCanceled: the operation's scope was canceled. The error is a *CanceledError.
 	ErrCanceled = errors.New("workflow: canceled")
 	// ErrTimeout: the operation's own time limit passed.
 	ErrTimeout = errors.New("workflow: time limit passed")
-	// ErrOutcomeUnknown: an attempt of a step was cut off by a crash and may not be repeated,
-	// because it must run at most once or because its attempts are used up. A body that fails for
-	// good after a part of its effect wraps it, so that the step is undone: see Compensated.
+	// ErrOutcomeUnknown: a crash cut off an attempt of a step that may not be repeated, because it
+	// must run at most once or its attempts are used up. A body that fails for good after a part of
+	// its effect wraps it, so that the step is undone: see Compensated.
 	ErrOutcomeUnknown = errors.New("workflow: outcome unknown: the attempt was cut off")
 	// ErrClosed is returned by a Run that was closed or discarded.
 	ErrClosed = errors.New("workflow: the run is closed")
 )
 
-// errTx is the error of the functions of a Tx that is used too late.
+// errTx is returned by functions of a Tx that is used too late.
 var errTx = errors.New("workflow: transaction used after its function has returned")
 
 // A StepError says that a step failed for good. A replay returns the same error.
@@ -107,8 +107,8 @@ type retryAfterError struct {
 
 func (e *retryAfterError) Unwrap() error { return e.error }
 
-// RetryAfter wraps an error of a step so that its next attempt starts after d, instead of after
-// what the policy says.
+// RetryAfter wraps an error of a step so that its next attempt starts after d, instead of after the
+// delay of the policy.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil
@@ -116,8 +116,8 @@ func RetryAfter(err error, d time.Duration) error {
 	return &retryAfterError{err, max(d, 0)}
 }
 
-// A MisuseError says that an operation was asked for where it must not be. Operations on a
-// coroutine of the run never return it: they pause the run with its text. Only calls from elsewhere
+// A MisuseError says that an operation is not allowed where it was called. Operations on a
+// coroutine of the run never return it: they pause the run with its text. Calls from elsewhere
 // panic with it.
 type MisuseError struct{ Text string }
 
@@ -138,13 +138,13 @@ const (
 	maxErrorData = 1 << 20
 )
 
-// An errorType is an error of the user's that survives the history.
+// An errorType is an error of the user that survives the history.
 type errorType struct {
 	name string
 	// find returns the error to encode, which is nil for a registered value, and whether err has
 	// this type or value.
 	find func(err error) (v any, ok bool)
-	// rebuild returns the error again.
+	// rebuild decodes the error.
 	rebuild func(c Codec, data []byte) (error, error)
 }
 
@@ -240,7 +240,7 @@ func (p *Program) failureOf(err error) (stored *Failure) {
 	return f
 }
 
-// errorOf is the inverse of failureOf, as far as there is one.
+// errorOf is the inverse of failureOf, as far as possible.
 func (p *Program) errorOf(f *Failure) error {
 	if f == nil {
 		return nil
@@ -268,5 +268,5 @@ func (p *Program) errorOf(f *Failure) error {
 // failure makes an error storable.
 func (r *Run) failure(err error) *Failure { return r.program.failureOf(err) }
 
-// errorOf makes an error of what is stored.
+// errorOf makes an error of a stored failure.
 func (r *Run) errorOf(f *Failure) error { return r.program.errorOf(f) }

@@ -15,29 +15,29 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/rowmap"
 )
 
-// This file has what tests need of the implementation. Those on a host are package replay_test,
-// because the host imports this one.
+// This file exports parts of the implementation to tests. Tests on a host are in package
+// replay_test, because the host imports this package.
 
 var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
 
 // The same for package replay_test.
 var Must, FatalIf, ErrorIf = must, fatalIf, errorIf
 
-// RecordedState returns the state that is recorded. ReadStatus derives others from it.
+// RecordedState returns the recorded state. ReadStatus derives others from it.
 func RecordedState(t testing.TB, r Reader) State {
 	f, err := loadFields(r)
 	must(t, err)
 	return f.state
 }
 
-// InboxLen returns how many results of children the run has not received.
+// InboxLen returns the number of results of children that the run has not received.
 func InboxLen(t testing.TB, r Reader) int {
 	inbox, err := loadInbox(r)
 	must(t, err)
 	return len(inbox)
 }
 
-// Cancellations returns how many cancellations are inside of that of a context.
+// Cancellations returns the number of cancellations inside of that of a context.
 func Cancellations(ctx Context) int { return len(ctx.scope().cancel.inner) }
 
 // CheckRows checks that all metadata and large values belong to entries, and that references are
@@ -74,7 +74,7 @@ func CheckRows(t testing.TB, r Reader) {
 	fatalIf(t, got != len(want), "%d rows beside the history, want %d", got, len(want))
 }
 
-// digest stands for a value that takes long to print.
+// digest replaces a value that takes long to print.
 func digest(value []byte) []byte {
 	if len(value) <= 1000 {
 		return value
@@ -83,7 +83,7 @@ func digest(value []byte) []byte {
 	return sum[:]
 }
 
-// Recorded prints what is recorded, without what depends on time and on crashes.
+// Recorded prints the rows, without the parts that depend on time and on crashes.
 func Recorded(t testing.TB, r Reader) string {
 	im, err := loadImage(r)
 	must(t, err)
@@ -98,7 +98,7 @@ func Recorded(t testing.TB, r Reader) string {
 			fmt.Fprintf(&b, " -> %x", digest(e.Output))
 		}
 		if e.Failure != nil {
-			b.WriteString(" !") // the text may tell of attempts
+			b.WriteString(" !") // the text may include attempts
 		}
 		if e.State != nil && e.Kind != KindSpawn {
 			fmt.Fprintf(&b, " state %d %x", e.Iteration, digest(e.State))
@@ -111,7 +111,7 @@ func Recorded(t testing.TB, r Reader) string {
 		}
 		b.WriteByte('\n')
 	}
-	var owes []string // in an order that does not depend on when what runs at once has ended
+	var owes []string // sorted, because concurrent steps end in any order
 	for _, row := range im.obligations {
 		o, err := decodeObligation(row)
 		must(t, err)
@@ -125,7 +125,7 @@ type rows = rowmap.Map
 
 var newRows = rowmap.New
 
-// count returns how many rows a family has.
+// count returns the number of rows of a family.
 func count(r *rows, family byte) (n int) {
 	for k := range r.All() {
 		if strings.HasPrefix(k, string([]byte{7, 0x15, family})) {

@@ -8,11 +8,11 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// cborNull is the result of something that ended and returned nothing.
+// cborNull is the result of an operation that ended and returned nothing.
 var cborNull = []byte{0xF6}
 
-// adopt turns records of form 1 into form 2, so that replay and display need only one form. What
-// was written since, in form 2, goes before them, and new writes get later numbers.
+// adopt turns records of form 1 into form 2, so that replay and display need only one form. Later
+// rows, in form 2, take precedence over them, and new writes get later numbers.
 func (im *image) adopt(about map[string]*form1.Metadata) error {
 	var rows []form1.Record
 	im.records = slices.DeleteFunc(im.records, func(rec record) bool {
@@ -33,7 +33,7 @@ func (im *image) adopt(about map[string]*form1.Metadata) error {
 	return nil
 }
 
-// number1 gives metadata of form 1 a number, as if it were ours; it lasts as long as the image.
+// number1 gives metadata of form 1 a number of form 2. It lasts as long as the image.
 func (im *image) number1(id string, m *form1.Metadata) {
 	if im.ids1 == nil {
 		im.ids1 = make(map[uint32]string)
@@ -43,9 +43,8 @@ func (im *image) number1(id string, m *form1.Metadata) {
 	im.nextID++
 }
 
-// decodeEntry takes the value of an entry apart, whichever its form. Payloads alias value. The key
-// is for errors. An entry of form 1 has what its value says by itself: see form1.Adopt for the
-// rest.
+// decodeEntry decodes the value of an entry of either form. Payloads alias value. The key is for
+// errors. An entry of form 1 has only the fields of its own value: form1.Adopt adds the rest.
 func decodeEntry(key, value []byte) (Entry, error) {
 	var e Entry
 	form, err := journal.FormOf("entry", value)
@@ -62,8 +61,8 @@ func decodeEntry(key, value []byte) (Entry, error) {
 	return e, nil
 }
 
-// decodeMetadata takes the value of metadata apart, whichever its form. Progress aliases value. The
-// key is for errors.
+// decodeMetadata decodes the value of metadata of either form. Progress aliases value. The key is
+// for errors.
 func decodeMetadata(key, value []byte) (Metadata, error) {
 	var m Metadata
 	form, err := journal.FormOf("metadata", value)

@@ -74,7 +74,7 @@ func TestARunOfForm1Loads(t *testing.T) {
 	errorIf(t, !slices.Equal(got, []string{"gone", "e"}), "%v", got)
 }
 
-// If a place has rows of form 1 and of form 2, form 2 counts. The history is shown whole, each
+// If a place has rows of form 1 and of form 2, form 2 counts. The history is complete, with each
 // entry once.
 func TestARunOfForm1GoesOnInForm2(t *testing.T) {
 	r := newForm1Run(t)
@@ -96,7 +96,7 @@ func TestARunOfForm1GoesOnInForm2(t *testing.T) {
 		"gone", "gone/charge", "w", "t", "e"}
 	got := paths(t, History(r, Filter{}))
 	errorIf(t, !slices.Equal(got, want), "%v, want %v", got, want)
-	// Its metadata goes with an entry.
+	// Its metadata is removed with an entry.
 	before := count(r, 4)
 	flaky, _, _ := im.names.Index("flaky")
 	must(t, st.drop(r, loc(int(flaky)), true))

@@ -15,8 +15,8 @@ type member struct {
 	ordinal uint32
 	loc     journal.Location
 	run     func(ctx Context) ([]byte, error) // returns the encoded result
-	o       *op                               // its end; nil before it began
-	// lost: the group has been decided without it, and its end is not recorded.
+	o       *op                               // its end; nil before it begins
+	// lost: the group was decided without it, and its end is not recorded.
 	lost bool
 }
 
@@ -96,10 +96,10 @@ func (g *group) recall(members []*member) {
 	}
 }
 
-// nothing is for operations whose outcome is known before they are resolved.
+// nothing is the resolve of operations whose outcome is known before they are resolved.
 func nothing() error { return nil }
 
-// settled runs when the end of a branch is handed out.
+// settled runs when the driver hands out the end of a branch.
 func (g *group) settled(m *member) {
 	if g.ended != nil {
 		g.ended(m)
@@ -125,8 +125,8 @@ func (g *group) wait() {
 	g.cancel.unlink()
 }
 
-// sameBranches checks that an operation has the branches that the history says, and records those
-// of a new one.
+// sameBranches checks that an operation has the branches of its entry, or records the branches of a
+// new one.
 func (s *scope) sameBranches(o *op, branches []string) error {
 	r := s.run
 	if len(branches) > MaxBranches {

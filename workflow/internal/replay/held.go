@@ -6,20 +6,19 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// How steps end while the function does not go on, because an operator or a step has paused the run
-// or because the function cannot: what their bodies came to is not lost.
+// This file keeps the results of steps that end while the function does not go on: an operator or a
+// step has paused the run, or the function has failed.
 //
-//  1. An end that the function has not seen on record stands in the step's metadata, as Held. When
-//     the function comes to the step again, the step ends so: see step.release.
-//  2. While the coroutines wait, their steps are alive and hear of their attempts.
-//  3. When the function has failed, the transaction in which it did is undone, and the coroutines
-//     are gone. What the steps ended with in it is written again in the transaction that pauses the
-//     run, and what attempts come to later in the next ones. A failure that is followed by
-//     another attempt is forgotten: the attempt does not count. So is a success that functions of
-//     OnCommit belong to.
+//  1. An end that the function has not handled stands in the step's metadata, as Held. When the
+//     function comes to the step again, the step ends with it: see task.release.
+//  2. While the coroutines wait, their steps are alive and handle the results of their attempts.
+//  3. When the function fails, its transaction is undone and the coroutines are gone. The ends of
+//     steps in that transaction are written again in the transaction that pauses the run, and later
+//     results of attempts in the next ones. A failure that is followed by another attempt is
+//     dropped: the attempt does not count. So is a success with functions of OnCommit.
 
-// hearPaused takes what the attempts of a paused run tell, and records how steps have come to an
-// end. Their coroutines go on with the run.
+// hearPaused handles the news of the attempts of a paused run, and records the ends of steps. Their
+// coroutines go on with the run.
 func (r *Run) hearPaused(out Outcome) (Outcome, error) {
 	if r.top == nil {
 		return out, r.salvage()
@@ -29,7 +28,7 @@ func (r *Run) hearPaused(out Outcome) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
-	r.halt = nil // what asks for a pause is tried again when the run goes on
+	r.halt = nil // a step that pauses the run is tried again when the run goes on
 	for _, o := range r.due.items[r.due.head:] {
 		if t, ok := o.live.(*task); ok {
 			t.hold()
@@ -41,8 +40,8 @@ func (r *Run) hearPaused(out Outcome) (Outcome, error) {
 	return out, r.flush()
 }
 
-// hold records, while the run is paused, how the step has come to an end. An end that functions
-// have to be run for stays in memory only.
+// hold records, while the run is paused, the end of the step. An end that needs functions to run
+// stays in memory only.
 func (t *task) hold() {
 	o := t.o
 	if t.meta.Held != nil || t.save != nil || t.refused != nil || len(t.commits) > 0 {
@@ -58,7 +57,7 @@ func (t *task) hold() {
 	t.release()
 }
 
-// release has the step end as it is held.
+// release ends the step with its held result.
 func (t *task) release() {
 	e, h := &t.o.entry, t.meta.Held
 	e.Status, e.Output, e.Failure = h.Status, h.Output, h.Failure
@@ -67,13 +66,13 @@ func (t *task) release() {
 	}
 }
 
-// ended is how a step has ended of a function that has failed.
+// An ended is the end of a step of a function that has failed.
 type ended struct {
 	t    *task
 	held *Held
 }
 
-// gather remembers how steps have ended in a transaction that is about to be undone.
+// gather keeps the ends of steps in a transaction that is about to be undone.
 func (r *Run) gather() {
 	for _, o := range append(r.settled, r.due.items[r.due.head:]...) {
 		t, ok := o.live.(*task)
@@ -88,7 +87,7 @@ func (r *Run) gather() {
 	}
 }
 
-// salvage records what is known of steps whose coroutines are gone.
+// salvage records the ends of steps whose coroutines are gone.
 func (r *Run) salvage() error {
 	for a := r.nextReported(); a != nil; a = r.nextReported() {
 		news, t := a.take(), a.t

@@ -40,12 +40,12 @@ type HistoryEntry struct {
 	Seq     uint64      `json:"seq,omitempty"`
 	Created time.Time   `json:"created,omitzero"`
 	Ended   time.Time   `json:"ended,omitzero"`
-	// Output is the result, and State what the iteration of a loop began with, as Codec encodes
-	// them: 0 is CBOR. Payloads that are stored elsewhere because they are large are nil here, and
-	// Large is how many bytes they have; those of Sensitive entries are nil as well.
+	// Output is the result, and State the state with which the iteration of a loop began, as Codec
+	// encodes them: 0 is CBOR. Large payloads are stored elsewhere and nil here; Large is their
+	// size in bytes. Payloads of Sensitive entries are nil as well.
 	Output []byte `json:"-" cbor:"output,omitempty"`
 	State  []byte `json:"-" cbor:"state,omitempty"`
-	// OutputJSON and StateJSON are what JSON has of them, after Show.
+	// OutputJSON and StateJSON are Output and State in JSON, after Show.
 	OutputJSON json.RawMessage `json:"output,omitempty" cbor:"-"`
 	StateJSON  json.RawMessage `json:"state,omitempty" cbor:"-"`
 	Codec      uint8           `json:"codec,omitempty"`
@@ -64,12 +64,12 @@ type HistoryEntry struct {
 	Program   string       `json:"program,omitempty"`
 	Branches  int          `json:"branches,omitempty"`
 
-	// What is known of the executions of a step; zero for one that succeeded at once.
+	// The executions of a step; zero for a step that succeeded at once.
 	Attempts    uint32    `json:"attempts,omitempty"`
 	LastAttempt time.Time `json:"lastAttempt,omitzero"`
 	Due         time.Time `json:"due,omitzero"`
 	LastFailure *Failure  `json:"lastFailure,omitempty"`
-	// Undone is when its undo handler ended.
+	// Undone is the time at which its undo handler ended.
 	Undone      time.Time `json:"undone,omitzero"`
 	UndoFailure *Failure  `json:"undoFailure,omitempty"`
 
@@ -93,8 +93,8 @@ func History(r Reader, f Filter) iter.Seq2[HistoryEntry, error] {
 	}
 }
 
-// each calls visit with the entries that meet the filter until it returns false, for which the
-// error is errStop.
+// each calls visit with the entries that meet the filter. It returns errStop once visit returns
+// false.
 func (f *Filter) each(r Reader, under, after journal.Location, visit func(HistoryEntry) bool) error {
 	w := walk{r: r}
 	for e, err := range w.entries(under, after) {
@@ -126,13 +126,13 @@ func (f *Filter) each(r Reader, under, after journal.Location, visit func(Histor
 	return nil
 }
 
-// A walk goes through the history of a run without an image of it.
+// A walk iterates over the history of a run without an image of it.
 type walk struct {
 	r     Reader
 	names *journal.Names
 }
 
-// A walked is one entry of a walk. It is valid until the next.
+// A walked is the current entry of a walk. It is valid until the next one.
 type walked struct {
 	r      Reader
 	loc    journal.Location
@@ -147,8 +147,7 @@ type walked struct {
 var errForm1 = errors.New("form 1")
 
 // entries returns the entries under a location, itself included, that come after another one.
-// Entries of form 1 need each other to be understood, so with the first of them it goes on over an
-// image.
+// Entries of form 1 can only be read together, so at the first of them it continues over an image.
 func (w *walk) entries(under, after journal.Location) iter.Seq2[*walked, error] {
 	return func(yield func(*walked, error) bool) {
 		var err error
@@ -193,7 +192,7 @@ func (w *walk) entries(under, after journal.Location) iter.Seq2[*walked, error] 
 	}
 }
 
-// adopted goes on with entries over an image.
+// adopted continues entries over an image.
 func (w *walk) adopted(under, after journal.Location, yield func(*walked, error) bool) error {
 	im, err := loadImage(w.r)
 	if err != nil {
@@ -219,7 +218,7 @@ func (w *walk) adopted(under, after journal.Location, yield func(*walked, error)
 	return nil
 }
 
-// decode returns the entry. Its payloads are valid until the next of the walk.
+// decode returns the entry. Its payloads are valid until the next step of the walk.
 func (e *walked) decode() (*Entry, error) {
 	if e.rec != nil {
 		return e.rec.header()
@@ -245,7 +244,7 @@ func (e *walked) metadata(entry *Entry) (*Metadata, error) {
 	return &m, err
 }
 
-// show returns an entry as it is shown. It shares nothing with the walk.
+// show returns an entry in the form for programs and people. It shares no memory with the walk.
 func (w *walk) show(e *walked, entry *Entry) (HistoryEntry, error) {
 	h := HistoryEntry{
 		ID: entryID(e.loc), Path: w.names.Path(e.loc), Kind: entry.Kind, Status: entry.Status, Ordinal: entry.Ordinal, Seq: entry.Seq,
@@ -266,7 +265,7 @@ func (w *walk) show(e *walked, entry *Entry) (HistoryEntry, error) {
 	m, err := e.metadata(entry)
 	if m != nil {
 		h.Attempts, h.LastAttempt, h.Due = m.Attempts, m.LastAttempt, m.Due
-		if !container(entry.Kind) { // else it is of steps inside that are deleted
+		if !container(entry.Kind) { // otherwise it is of steps inside that are deleted
 			h.Undone = m.Undone
 		}
 		h.LastFailure, h.UndoFailure = shownFailure(m.Failure, entry.Sensitive),
@@ -275,7 +274,7 @@ func (w *walk) show(e *walked, entry *Entry) (HistoryEntry, error) {
 	return h, err
 }
 
-// shownFailure copies a failure; of a sensitive entry without the data.
+// shownFailure copies a failure, without the data if its entry is sensitive.
 func shownFailure(f *Failure, sensitive bool) *Failure {
 	if f == nil {
 		return nil
@@ -287,7 +286,7 @@ func shownFailure(f *Failure, sensitive bool) *Failure {
 	return &shown
 }
 
-// lastName returns the name of an entry itself: for an iteration that of the loop.
+// lastName returns the name of an entry itself. For an iteration that is the name of the loop.
 func (w *walk) lastName(loc journal.Location) string {
 	segments, err := loc.Segments()
 	if err != nil || len(segments) == 0 {
@@ -299,7 +298,7 @@ func (w *walk) lastName(loc journal.Location) string {
 // glob reports whether a text matches a pattern of * and ?.
 func glob(pattern, text string) bool {
 	p, t := []rune(pattern), []rune(text)
-	star, from := -1, 0 // the last star, and from where in t it was tried to stand for more
+	star, from := -1, 0 // the last star, and the place in t from which it was tried last
 	i, j := 0, 0
 	for j < len(t) {
 		switch {
@@ -334,8 +333,8 @@ type Delta struct {
 }
 
 // Changed returns the change of the history after rows with these keys were written or removed. It
-// ignores keys that are not of a run. Rows of form 1 are shown one by one, without the parts that
-// other rows add to them.
+// ignores keys of other kinds. Rows of form 1 are shown one by one, without the data that other
+// rows add to them.
 func Changed(r Reader, keys [][]byte) (Delta, error) {
 	var d Delta
 	w := walk{r: r}
@@ -357,7 +356,7 @@ func Changed(r Reader, keys [][]byte) (Delta, error) {
 		}
 	}
 	if len(metadata) > 0 {
-		// A row of metadata does not say whose it is.
+		// A row of metadata does not name its entry.
 		start, end := keyspace.WorkflowHistory.Range()
 		err := r.Scan(start, end, func(key, value []byte) error {
 			if p, ok := journal.PeekEntry(value); !ok || p.Flags&journal.FlagID == 0 {

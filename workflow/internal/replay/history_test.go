@@ -95,7 +95,7 @@ func paths(t testing.TB, seq iter.Seq2[HistoryEntry, error]) (list []string) {
 	return list
 }
 
-// sample is a run with a bit of everything.
+// sample is a run with entries of many kinds.
 func sample(t testing.TB) *testRun {
 	r := newTestRun(t)
 	r.put("charge", done(0, 1))
@@ -149,8 +149,8 @@ func TestHistoryFilters(t *testing.T) {
 	}
 }
 
-// What is shown of a run, in testdata/history.txt: its status, and its history. A secret is not,
-// nor a large payload.
+// The status and history of a run as testdata/history.txt shows them, without secrets and large
+// payloads.
 func TestHistoryShowsWhatIsRecorded(t *testing.T) {
 	r := sample(t)
 	st, err := ReadStatus(r)
@@ -171,7 +171,7 @@ func TestHistoryShowsWhatIsRecorded(t *testing.T) {
 		}
 	}
 	golden(t, "history.txt", b.Bytes())
-	// It comes back from JSON and CBOR, which have words for kinds and statuses.
+	// It can be decoded from JSON and CBOR, which have words for kinds and statuses.
 	for _, form := range []struct {
 		encode func(any) ([]byte, error)
 		decode func([]byte, any) error

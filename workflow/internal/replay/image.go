@@ -12,12 +12,12 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// An image is what is recorded of a run, as one ordered scan of its rows found it. It does not
-// change with later writes.
+// An image holds the rows of a run, from one ordered scan of them. It does not change with later
+// writes.
 //
 //  1. Records stand in the order of keys: the records inside one follow it directly.
-//  2. Values are decoded on demand, and large payloads are fetched then. Values of form 1 are
-//     decoded at once.
+//  2. Values are decoded, and their large payloads fetched, on demand. Values of form 1 are decoded
+//     at once.
 //  3. The memory of a record's value is shared with its neighbours, in blocks. A block is free when
 //     all its values were released.
 type image struct {
@@ -31,8 +31,8 @@ type image struct {
 	nextID      uint32            // the first free number of metadata
 	entries     int
 	bytes       int64 // of keys and values of the history and the metadata
-	// reader is the source of large payloads. Before records are decoded, it must be set to the
-	// present transaction.
+	// reader is the source of large payloads. Set it to the current transaction before decoding
+	// records.
 	reader Reader
 }
 
@@ -44,7 +44,7 @@ type record struct {
 	ordinal uint32
 	form    uint8
 	flags   uint16 // of form 2
-	// visited is set by a replay when the code has asked for the entry.
+	// visited is set by a replay once the code has used the entry.
 	visited bool
 	decoded *Entry // of a record of form 1 from the start
 }
@@ -52,17 +52,17 @@ type record struct {
 // errStop ends a scan early.
 var errStop = errors.New("stop")
 
-// recordPage is the number of records that are gathered at a time.
+// recordPage is the number of records in one page of loadImage.
 const recordPage = 512
 
-// loadImage reads all rows of a run except the large values. The image of no run has no state.
+// loadImage reads all rows of a run except the large values. Without a run, the image has no state.
 func loadImage(r Reader) (*image, error) { return loadImageWith(r, nil) }
 
 // loadImageWith is loadImage for a caller that may have loaded the fields in the same transaction;
 // known is nil if not.
 func loadImageWith(r Reader, known *fields) (*image, error) {
-	// There may be many records, and a slice that grows is copied over and over. So records are
-	// gathered in pages, and copied once when their number is known.
+	// There may be many records, and a growing slice is copied repeatedly. So records are gathered
+	// in pages, and copied once at the end.
 	var pages [][]record
 	im := &image{metadatas: map[uint32]*Metadata{}, nextID: 1, reader: r}
 	if im.form = journal.Form1; known != nil {
@@ -146,7 +146,7 @@ func loadImageWith(r Reader, known *fields) (*image, error) {
 	return im, nil
 }
 
-// add takes one row of the history, both parts of which it keeps.
+// add adds one row of the history. It keeps loc and value.
 func (im *image) add(key []byte, loc journal.Location, value []byte) error {
 	for at := 0; at < len(loc); {
 		n := journal.ElementEnd(loc[at:])
@@ -190,21 +190,21 @@ func (im *image) under(loc journal.Location) []record {
 	return im.records[from : from+im.span(from, loc)]
 }
 
-// span returns how many records from index from on begin with a prefix. It looks at few of them if
-// it is few.
+// span returns how many records from index from on begin with a prefix. Its cost grows with the
+// logarithm of the result.
 func (im *image) span(from int, prefix journal.Location) int {
 	list := im.records[from:]
 	step := 1
 	for step <= len(list) && bytes.HasPrefix(list[step-1].loc, prefix) {
 		step *= 2
 	}
-	low := step / 2 // so many have it
+	low := step / 2 // at least this many have the prefix
 	high := min(step, len(list))
 	return low + sort.Search(high-low, func(i int) bool { return !bytes.HasPrefix(list[low+i].loc, prefix) })
 }
 
-// children returns the records that lie directly inside loc, in the order of their ordinals. Those
-// of form 1 have none: they come first, in the order of keys, which is that of their names.
+// children returns the records directly inside loc, in the order of their ordinals. Records of form
+// 1 have none: they come first, in the order of keys, which is that of their names.
 func (im *image) children(loc journal.Location) []*record {
 	var list []*record
 	i := im.at(loc)
@@ -251,7 +251,7 @@ func (rec *record) decode() (*Entry, error) {
 	return e, nil
 }
 
-// header is decode, but leaves large payloads where they are.
+// header is decode without fetching large payloads.
 func (rec *record) header() (*Entry, error) {
 	if rec.decoded != nil {
 		return rec.decoded, nil
@@ -267,7 +267,7 @@ func (rec *record) header() (*Entry, error) {
 	return e, nil
 }
 
-// into is decode, into an entry of the caller's that is zero.
+// into is decode into a zero entry of the caller.
 func (rec *record) into(e *Entry) error {
 	if rec.decoded != nil || rec.value == nil {
 		d, err := rec.decode()
@@ -288,7 +288,7 @@ func (rec *record) into(e *Entry) error {
 	return nil
 }
 
-// kind returns the kind of a record without decoding it. Of a value that is none, it is any.
+// kind returns the kind of a record without decoding it. An invalid value may give any kind.
 func (rec *record) kind() Kind {
 	switch {
 	case rec.decoded != nil:
@@ -302,8 +302,7 @@ func (rec *record) kind() Kind {
 // metadata returns the metadata of a number, nil if there is none.
 func (im *image) metadata(id uint32) *Metadata { return im.metadatas[id] }
 
-// release gives the memory of a record's entry back. Its location stays, and whether it was
-// visited.
+// release frees the memory of a record's entry. Its location and visited stay.
 func (rec *record) release() { rec.decoded, rec.value = nil, nil }
 
 // An arena copies small byte strings into large blocks.

@@ -73,8 +73,7 @@ func TestImageReadsOnceAndDecodesLazily(t *testing.T) {
 	errorIf(t, err == nil, "what was released is there")
 }
 
-// Rows that are not what they should be are errors: of the history, if they belong to it, and of
-// the run as a whole.
+// Invalid rows are errors: of the history, if they belong to it, and of the run as a whole.
 func TestDamagedRows(t *testing.T) {
 	for _, v := range []struct {
 		what, key, value string

@@ -35,7 +35,7 @@ func B[T any](name string, out *T, fn func(ctx Context) (T, error)) Branch {
 	}
 }
 
-// A BranchError is how one branch failed.
+// A BranchError is the error of a failed branch.
 type BranchError struct {
 	// Branch is its name; for an element of a foreach its index.
 	Branch string
@@ -60,7 +60,7 @@ func (e *JoinError) Error() string { return "workflow: " + failures(e.Name, e.Fa
 // First returns the failure that came first.
 func (e *JoinError) First() *BranchError { return e.first }
 
-// Unwrap returns the errors of the branches; for JoinFast only the first, since that one canceled
+// Unwrap returns the errors of the branches. For JoinFast it returns only the first, which canceled
 // the others.
 func (e *JoinError) Unwrap() []error {
 	if e.fast {
@@ -143,7 +143,7 @@ func join(ctx Context, name string, branches []Branch, fast bool) error {
 	return joinError(name, members, fast)
 }
 
-// joinError returns what the members' ends come to: a *JoinError, or nil.
+// joinError returns the error of a join whose members have ended: a *JoinError, or nil.
 func joinError(name string, members []*member, fast bool) error {
 	e := &JoinError{Name: name, fast: fast}
 	seq := uint64(0)
@@ -154,7 +154,7 @@ func joinError(name string, members []*member, fast bool) error {
 	return e
 }
 
-// failed returns the branches that failed, which of them was the first, and its seq.
+// failed returns the failed branches, the first of them, and its seq.
 func failed(members []*member) (all []*BranchError, first *BranchError, seq uint64) {
 	for _, m := range members {
 		if m.o == nil || m.lost || m.o.entry.Status == Completed {

@@ -8,32 +8,32 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// Verbs of what runs send each other.
+// Verbs of the messages between runs.
 const (
 	verbStart     = "start"
 	verbCancel    = "cancel"
 	verbTerminate = "terminate"
 	verbResult    = "result"
-	verbAsk       = "ask" // by a parent, which repeats its question whenever it runs again
+	verbAsk       = "ask" // by a parent, each time that it runs again
 )
 
-// A letter is the body of what runs send each other.
+// A letter is the body of a message between runs.
 type letter struct {
 	Verb string `cbor:"1,keyasint"`
-	// Child is the id of the child's run, Parent that of the parent's, and Location where that has
-	// the Spawn.
+	// Child is the id of the child's run, Parent that of the parent's, and Location the Spawn in
+	// the parent's history.
 	Child    []byte `cbor:"2,keyasint"`
 	Parent   []byte `cbor:"3,keyasint"`
 	Location []byte `cbor:"4,keyasint"`
 
-	// From is the parent, of start and ask. The others are of start.
+	// From is the parent, for start and ask. The next three are for start.
 	From    Destination `cbor:"5,keyasint"`
 	Program string      `cbor:"6,keyasint,omitempty"`
 	Input   []byte      `cbor:"7,keyasint,omitempty"`
 	OnClose uint8       `cbor:"8,keyasint,omitempty"`
-	// Of cancel and terminate.
+	// For cancel and terminate.
 	Reason string `cbor:"9,keyasint,omitempty"`
-	// Of result.
+	// For result.
 	Status  uint8    `cbor:"10,keyasint,omitempty"`
 	Output  []byte   `cbor:"11,keyasint,omitempty"`
 	Failure *Failure `cbor:"12,keyasint,omitempty"`
@@ -48,8 +48,8 @@ func post(t Turn, to Destination, l *letter) error {
 	return t.Send(&Outgoing{To: to, Verb: l.Verb, Body: body})
 }
 
-// AsksLiving reports whether what a run has sent asks a child that lives: a host that can read the
-// child's rows at once need not deliver the question. child are the rows of the actor that m goes
+// AsksLiving reports whether a message of a run asks a child that lives. A host that can read the
+// child's rows at once need not deliver such a message. child has the rows of the actor that m goes
 // to.
 func (m *Outgoing) AsksLiving(child Reader) (bool, error) {
 	var l letter
@@ -114,7 +114,7 @@ func Deliver(t Turn, programs func(name string) *Program, body []byte) error {
 				return err
 			}
 			if bytes.Equal(m.location, l.Location) && bytes.Equal(m.child[:], l.Child) {
-				return nil // the same result, sent again because it was asked for
+				return nil // the same result, sent again after a question
 			}
 		}
 		number := uint64(1)
@@ -127,8 +127,8 @@ func Deliver(t Turn, programs func(name string) *Program, body []byte) error {
 	return fmt.Errorf("%w: verb %q", ErrLetter, l.Verb)
 }
 
-// awaited reports whether the history has the Spawn that a result is for, and it has not ended:
-// nobody would take out the result of another.
+// awaited reports whether the history has the Spawn of a result, and it has not ended. Another
+// result would stay in the inbox.
 func (l *letter) awaited(t Turn) (bool, error) {
 	key := journal.HistoryKey(nil, l.Location)
 	value, ok, err := t.Get(key)
@@ -142,8 +142,8 @@ func (l *letter) awaited(t Turn) (bool, error) {
 	return e.Kind == KindSpawn && !e.Status.Over() && bytes.Equal(e.State, l.Child), nil
 }
 
-// answer answers a parent's question how a run has ended. A run that lives sends its result by
-// itself.
+// answer answers a parent's question how a run ended. A living run sends its result by itself when
+// it ends.
 func (l *letter) answer(t Turn, f *fields, mine bool) error {
 	switch {
 	case !mine:
@@ -174,7 +174,7 @@ func (l *letter) start(t Turn, f *fields, mine bool, programs func(name string) 
 	case p.err != nil:
 		refused = p.err
 	default:
-		// A run of an epoch before, which the parent has left behind, makes room when it has ended.
+		// A run of an earlier epoch, left behind by the parent, is replaced once it has ended.
 		replace := f.run.Parent != nil && f.run.Parent.Run == parent.Run && f.state.Over()
 		_, err := Start(t, p, l.Input, StartOptions{ID: [16]byte(l.Child), parent: parent, Replace: replace})
 		if err == nil || !errors.Is(err, ErrExists) && !errors.Is(err, ErrTooLarge) {
@@ -188,15 +188,15 @@ func (l *letter) start(t Turn, f *fields, mine bool, programs func(name string) 
 	})
 }
 
-// Undeliverable tells a run that what it sent could not be delivered, because its destination
-// does not exist, say.
+// Undeliverable reports to a run that its message could not be delivered, for example because the
+// destination does not exist.
 func Undeliverable(t Turn, m *Outgoing, reason error) error {
 	var l letter
 	if err := rowDecoding.Unmarshal(m.Body, &l); err != nil {
 		return fmt.Errorf("%w: %w", ErrLetter, err)
 	}
 	if l.Verb != verbStart && l.Verb != verbAsk {
-		return nil // the child is gone and its parent knows, or the parent is gone
+		return nil // the parent of the child knows already, or the parent is gone
 	}
 	l.Verb, l.Status, l.Failure = verbResult, uint8(Exhausted), &Failure{Message: reason.Error()}
 	body, err := rowEncoding.Marshal(&l)

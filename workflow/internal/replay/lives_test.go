@@ -15,7 +15,7 @@ import (
 	. "github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
-// The tests of this file are of what scripts do not say: types, clocks, hosts, and numbers.
+// The tests of this file cover what scripts cannot express: types, clocks, hosts, and numbers.
 
 func ok(*StepCtx) error { return nil }
 
@@ -25,7 +25,7 @@ type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
 
-// What returns nothing has ended all the same, and a nil pointer in an error is an error.
+// A function that returns nothing ends like others, and a nil pointer in an error is an error.
 func TestNilIsAResult(t *testing.T) {
 	runs := 0
 	h := begun(t, func(ctx Context, _ none) (string, error) {
@@ -96,8 +96,7 @@ func TestJitter(t *testing.T) {
 	errorIf(t, len(waits) < 5, "only %d different waits in 20 runs", len(waits))
 }
 
-// TestDeferred: only a transaction that holds nothing but records of deferred steps need not be
-// durable.
+// TestDeferred: only a transaction with nothing but records of deferred steps need not be durable.
 func TestDeferred(t *testing.T) {
 	var list []bool
 	h := begun(t, func(ctx Context, _ none) (none, error) {
@@ -136,7 +135,7 @@ func TestManyStepsAtOnce(t *testing.T) {
 	})
 }
 
-// TestUndoOfStepsWithoutContentNeedNotAsk: there is nothing in the result that could be missing.
+// TestUndoOfStepsWithoutContentNeedNotAsk: their result has nothing that could be missing.
 func TestUndoOfStepsWithoutContentNeedNotAsk(t *testing.T) {
 	undone := 0
 	h := begun(t, func(ctx Context, _ none) (none, error) {
@@ -148,8 +147,8 @@ func TestUndoOfStepsWithoutContentNeedNotAsk(t *testing.T) {
 	errorIf(t, undone != 1, "undone %d times", undone)
 }
 
-// TestStepErrorIsTheSameAfterReplay holds what the function sees of a failed step against what it
-// sees when it runs again.
+// TestStepErrorIsTheSameAfterReplay compares the error of a failed step with the error after a
+// replay.
 func TestStepErrorIsTheSameAfterReplay(t *testing.T) {
 	var sentinel = errors.New("sold out")
 	var seen []string
@@ -187,7 +186,7 @@ func TestClosedRun(t *testing.T) {
 	errorIf(t, !errors.Is(err, ErrClosed) || !errors.Is(run.Rest(nil), ErrClosed), "%v, %v", err, run.Rest(nil))
 }
 
-// TestClockThatStepsBackwards: the run's time does not, and deadlines are kept.
+// TestClockThatStepsBackwards: the run's time does not step back, and deadlines are kept.
 func TestClockThatStepsBackwards(t *testing.T) {
 	var seen []time.Time
 	h := begun(t, func(ctx Context, _ none) (none, error) {
@@ -215,7 +214,7 @@ func TestClockThatStepsBackwards(t *testing.T) {
 	wantShown(t, h, "completed map[]")
 }
 
-// A message that is no string is an error of its receive, and gone.
+// A message that is no string fails its receive, and is removed.
 func TestReceiveOfAnotherType(t *testing.T) {
 	q := Inbox[string]{Name: "q"}
 	h := begun(t, func(ctx Context, _ none) (string, error) {
@@ -230,7 +229,7 @@ func TestReceiveOfAnotherType(t *testing.T) {
 	wantShown(t, h, "completed true a")
 }
 
-// A map of as many elements as there may be; one more is refused.
+// A map of the maximum number of elements; one more is refused.
 func TestLargeMap(t *testing.T) {
 	items := make([]int, MaxBranches)
 	h := begun(t, func(ctx Context, _ none) (int, error) {
@@ -283,7 +282,7 @@ func TestSpawnForgetsCancellations(t *testing.T) {
 	errorIf(t, most > 2, "%d cancellations", most)
 }
 
-// TestNowRandAndInfoReplay: so do the things that look random.
+// TestNowRandAndInfoReplay: values that look random are the same in a replay.
 func TestNowRandAndInfoReplay(t *testing.T) {
 	var runs []string
 	var lines strings.Builder
@@ -330,8 +329,8 @@ func TestDefineSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// diverged starts a run, deploys another program when it is asleep, and checks what the pause then
-// says.
+// diverged starts a run, deploys another program while it is asleep, and checks the text of the
+// pause.
 func diverged(t *testing.T, first *Program, in any, then *Program, says ...string) *memory.Actor {
 	t.Helper()
 	h := started(t, first, in)
@@ -343,8 +342,8 @@ func diverged(t *testing.T, first *Program, in any, then *Program, says ...strin
 	return h
 }
 
-// TestCodecErrorsDoNotLoseTheRun: what does not decode pauses the run and undoes nothing. A build
-// that agrees goes on.
+// TestCodecErrorsDoNotLoseTheRun: a value that cannot be decoded pauses the run and undoes nothing.
+// With a build that agrees, the run goes on.
 func TestCodecErrorsDoNotLoseTheRun(t *testing.T) {
 	scope := func(inner func(ctx Context) error) func(ctx Context) error {
 		return func(ctx Context) error {
@@ -380,7 +379,7 @@ func TestCodecErrorsDoNotLoseTheRun(t *testing.T) {
 	}
 }
 
-// A report of an operation that a helper asks for names the lines that call the helper, too.
+// A report of an operation in a helper also names the lines that call the helper.
 func TestReportThroughAHelperNamesTheCaller(t *testing.T) {
 	line := 0
 	program := func(name string) *Program {
@@ -397,8 +396,8 @@ func TestReportThroughAHelperNamesTheCaller(t *testing.T) {
 	errorIf(t, strings.Count(text, "called at") != 1 || !strings.Contains(text, fmt.Sprint("lives_test.go:", line+1)), "%s", text)
 }
 
-// An input that the function no longer takes is reported as that, although the function has asked
-// for nothing.
+// An input that the function no longer accepts is reported as such, even if the function has called
+// no operation.
 func TestChangedInputIsNotReportedAsALeftover(t *testing.T) {
 	text := NewFunction("w", func(ctx Context, _ string) (string, error) { return "", Sleep(ctx, "nap", time.Hour) })
 	number := NewFunction("w", func(ctx Context, _ int) (string, error) { return "", Sleep(ctx, "nap", time.Hour) })

@@ -8,12 +8,11 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// An Iter is one iteration of a Loop: the Context for what it does, and the state that it has from
-// the iteration before.
+// An Iter is one iteration of a Loop: its Context, and the state that the iteration before left.
 type Iter[S, R any] struct {
 	Context
-	// State is what the next iteration will have. It is encoded at the end of each iteration, so
-	// what is not encodable in it does not reach the next one.
+	// State is passed to the next iteration. It is encoded at the end of each iteration, so fields
+	// that are not encodable are lost.
 	State S
 
 	i      uint32
@@ -24,7 +23,7 @@ type Iter[S, R any] struct {
 // Iteration returns the number of the iteration, from 0.
 func (it *Iter[S, R]) Iteration() int { return int(it.i) }
 
-// Break ends the loop with a result: the body returns what Break returns.
+// Break ends the loop with a result: the body must return the error of Break.
 func (it *Iter[S, R]) Break(result R) error {
 	it.result = result
 	if it.broke == nil {
@@ -33,8 +32,8 @@ func (it *Iter[S, R]) Break(result R) error {
 	return it.broke
 }
 
-// A breakError is what Break returns. Each iteration has its own, so that the body of an inner loop
-// cannot break an outer one, whose result it would lose.
+// A breakError is the error of Break. Each iteration has its own, so that the body of an inner loop
+// cannot break an outer one and lose its result.
 type breakError struct{ _ byte }
 
 func (*breakError) Error() string {
@@ -52,8 +51,7 @@ type loopOptions struct {
 	keep, every int
 }
 
-// Keep keeps the history of the last n iterations that have ended: people can look at it, and the
-// run can be rewound or forked to any place in it.
+// Keep keeps the history of the last n ended iterations.
 func Keep(n int) LoopOption {
 	return loopOption(func(o *loopOptions) error {
 		o.keep = n
@@ -61,8 +59,7 @@ func Keep(n int) LoopOption {
 	})
 }
 
-// TrimEvery deletes the history of ended iterations when n of them have come together, in one
-// range.
+// TrimEvery deletes the history of ended iterations in one range, once there are n of them.
 func TrimEvery(n int) LoopOption {
 	return loopOption(func(o *loopOptions) error {
 		o.every = n
@@ -77,12 +74,12 @@ func notNegative(option string, n int) error {
 	return nil
 }
 
-// defaultTrimEvery bounds how much of a loop's past there is, and is large enough for the deletion
-// to cost little per iteration.
+// defaultTrimEvery bounds the ended iterations that a loop stores. It is large enough for the
+// deletion to cost little per iteration.
 const defaultTrimEvery = 20
 
-// Loop runs body again and again until it returns what it.Break returned, or another error, which
-// fails the loop.
+// Loop runs body until it returns the error of it.Break, which ends the loop, or another error,
+// which fails it.
 func Loop[S, R any](ctx Context, name string, init S, body func(it *Iter[S, R]) error, opts ...LoopOption) (R, error) {
 	var zero R
 	s := ctx.scope()
@@ -123,9 +120,9 @@ func Loop[S, R any](ctx Context, name string, init S, body func(it *Iter[S, R]) 
 
 // A loop is a Loop while it runs.
 //
-//  1. Its entry holds the iteration that it is in, and that one's state. Advancing is a resolution,
-//     with a seq in the entry: replay enters the iteration when that seq's turn has come, as it was
-//     with what else the run did.
+//  1. Its entry holds the current iteration and its state. Advancing is a resolution, with a seq in
+//     the entry. Replay enters the iteration when that seq has its turn, in the recorded order with
+//     the other operations of the run.
 //  2. Iterations below trimmed have no rows, except those of pinned.
 //  3. pinned are ended iterations with live obligations whose handlers are closures, which replay
 //     enters.
@@ -162,18 +159,18 @@ func (l *loop) at(i uint32) journal.Location {
 	return journal.ChildIteration(nil, l.o.loc, l.o.index, i)
 }
 
-// run goes through the iterations until one ends the loop.
+// run runs the iterations until one ends the loop.
 func (l *loop) run(body iterate) {
 	r, o := l.s.run, l.o
 	over := o.ended()
 	if o.recorded {
 		for _, i := range r.obligedIterations(o.loc) {
 			if i == o.entry.Iteration && !over {
-				continue // it is the one that goes on
+				continue // it is the current one
 			}
 			state, ok := r.pinnedState(l.at(i))
 			if !ok {
-				continue // obligations by name need nobody's closure
+				continue // obligations by name need no closure
 			}
 			inner := l.s.within(o, r.iteration(o, i))
 			inner.sealed = true
@@ -213,7 +210,7 @@ func (l *loop) run(body iterate) {
 			return err
 		}
 		if err == nil && next != nil {
-			err = l.s.Err() // a body that swallows ErrCanceled would go round for ever
+			err = l.s.Err() // a body that ignores ErrCanceled would loop for ever
 		}
 		if err == nil && next != nil && i == math.MaxUint32 {
 			err = fmt.Errorf("workflow: loop %q: more than %d iterations", o.name, uint32(math.MaxUint32))
@@ -251,7 +248,7 @@ func (l *loop) trim(end uint64) error {
 	from := uint64(l.trimmed)
 	for _, i := range l.pinned {
 		if !r.obliged(l.at(i)) {
-			from = min(from, uint64(i)) // it was passed over before
+			from = min(from, uint64(i)) // it was skipped before
 			continue
 		}
 		still = append(still, i)

@@ -17,8 +17,7 @@ func (f mapOption) mapping(o *mapOptions) error { return f(o) }
 
 type mapOptions struct{ concurrency int }
 
-// Concurrency bounds how many elements are under way at the same time. The default, and 0, is no
-// bound.
+// Concurrency bounds how many elements run at the same time. The default, and 0, is no bound.
 func Concurrency(n int) ForEachOption {
 	return mapOption(func(o *mapOptions) error {
 		o.concurrency = n

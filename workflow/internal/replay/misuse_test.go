@@ -26,8 +26,8 @@ func update[T any](v T) func(*Tx) (T, error) {
 	return func(*Tx) (T, error) { bodies++; return v, nil }
 }
 
-// What code may not do pauses the run as misuse, instead of failing an operation: before a body
-// runs, if its type tells. The text says where, except of some results.
+// Code that breaks a rule pauses the run as misuse, instead of failing an operation: before a body
+// runs, if its type shows it. The text names the place, except for some results.
 func TestMisusePausesTheRun(t *testing.T) {
 	q := Inbox[int]{Name: "q"}
 	const result = `": its result cannot be recorded`
@@ -154,7 +154,7 @@ func TestContextAfterTheEnd(t *testing.T) {
 	_ = pass(leaked, "late")
 }
 
-// A run whose output cannot be encoded has not failed: what it did is not undone.
+// A run whose output cannot be encoded has not failed: its steps are not undone.
 func TestOutputThatCannotBeEncodedUndoesNothing(t *testing.T) {
 	undone := 0
 	h := begun(t, func(ctx Context, _ none) (any, error) {
@@ -166,7 +166,7 @@ func TestOutputThatCannotBeEncodedUndoesNothing(t *testing.T) {
 	errorIf(t, undone != 0, "it was undone %d times", undone)
 }
 
-// A panic says where it was.
+// The text of a panic names its place.
 func TestPanicsPause(t *testing.T) {
 	for says, f := range map[string]func(ctx Context) error{
 		"ouch":   func(Context) error { panic("ouch") },

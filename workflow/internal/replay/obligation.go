@@ -8,14 +8,14 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// Obligations are what a run has to undo if things fail.
+// Obligations are the steps that a run must undo if it fails.
 //
-//  1. An obligation is written in the transaction that ends the step that it undoes, under the seq
-//     of that end, and removed in the transaction of the undo handler's success, or in that in
-//     which its saga succeeds. A step that has not ended is owed by its own entry (see duty).
-//  2. An obligation belongs to the innermost saga that encloses its location and lasts. So a saga
-//     that fails undoes what begins with its own location, in descending order of numbers; what is
-//     left after a restart is what is left to do.
+//  1. The transaction that ends a step writes its obligation, under the seq of that end. It is
+//     removed in the transaction in which the undo handler, or the step's saga, succeeds. A step
+//     that has not ended is owed by its own entry (see duty).
+//  2. An obligation belongs to the innermost open saga that encloses its location. So a saga that
+//     fails undoes the obligations inside its own location, in descending order of numbers. After a
+//     restart it goes on with the rest.
 //  3. The handler is a registered one, by name, or a function of the code, which only running again
 //     can provide. For the latter, sites counts the obligations inside of each location: those
 //     containers are entered again, and not trimmed.
@@ -26,7 +26,7 @@ type obligations struct {
 
 // An obligation is the duty to undo a step if its saga fails.
 type obligation struct {
-	Number  uint64           // the seq at which the step ended that it undoes
+	Number  uint64           // the seq at which the step ended
 	Entry   journal.Location // of that step
 	Handler string           // name of an undo handler; "" for a function of the code
 	Args    []byte           // of a handler by name
@@ -79,14 +79,14 @@ func decodeObligation(row numbered) (*obligation, error) {
 // A pledge is an obligation while the run is in memory.
 type pledge struct {
 	*obligation
-	// undo is the function of the code; nil until running again has come by, and for obligations by
+	// undo is the function of the code; nil until the code has run again, and for obligations by
 	// name.
 	undo func(sc *StepCtx) error
 }
 
 func (p *pledge) compare(number uint64) int { return cmp.Compare(p.Number, number) }
 
-// load takes what is recorded.
+// load adds the recorded obligations.
 func (b *obligations) load(recorded []numbered) error {
 	for _, row := range recorded {
 		o, err := decodeObligation(row)
@@ -136,12 +136,12 @@ func (b *obligations) remove(p *pledge) {
 	}
 }
 
-// under returns those inside of any of the locations, the last first.
+// under returns the obligations inside of any of the locations, the last first.
 func (b *obligations) under(locs ...journal.Location) (list []*pledge) {
 	return b.within(true, locs...)
 }
 
-// within is under; without all, it returns only obligations whose step has not succeeded.
+// within is under; if all is false, it returns only obligations whose step has not succeeded.
 func (b *obligations) within(all bool, locs ...journal.Location) (list []*pledge) {
 	for _, p := range slices.Backward(b.list) {
 		if !all && !p.Unknown {
@@ -169,7 +169,7 @@ func (o *op) oblige(d *duty, unknown bool) error {
 	return nil
 }
 
-// reoblige gives an obligation that is recorded for o the function that the code has for it.
+// reoblige sets the undo function of a recorded obligation of o.
 func (o *op) reoblige(undo undoing) {
 	if p := o.s.run.obligations.find(o.entry.Seq); p != nil {
 		p.bind(o, undo)
@@ -201,11 +201,10 @@ func (r *Run) discharge(loc journal.Location) error {
 	return nil
 }
 
-// obliged reports whether inside of loc there are obligations whose handlers are functions of the
-// code.
+// obliged reports whether obligations inside of loc have functions of the code as handlers.
 func (r *Run) obliged(loc journal.Location) bool { return r.obligations.sites[string(loc)] > 0 }
 
-// obligedIterations returns the iterations of the loop at loc that obliged holds for, ascending.
+// obligedIterations returns the iterations of the loop at loc for which obliged holds, ascending.
 func (r *Run) obligedIterations(loc journal.Location) (list []uint32) {
 	if !r.obliged(loc) {
 		return nil
@@ -241,9 +240,9 @@ func (r *Run) pinnedState(loc journal.Location) ([]byte, bool) {
 	return e.State, true
 }
 
-// keepAnswers notes at a container inside of a race which messages were answered by what is about
-// to be dropped of it: the entries from one location up to another, or inside of it. Of messages
-// that were received inside of the container nobody will ask.
+// keepAnswers records at a container inside of a race which messages the entries answered that are
+// about to be dropped: those from one location up to another, or inside of from if to is nil. It
+// skips messages that were received inside of the container: nothing needs their answers.
 func (r *Run) keepAnswers(o *op, from, to journal.Location) error {
 	if !o.s.racing {
 		return nil
@@ -294,9 +293,8 @@ type messageName struct {
 
 func nameOf(m *Delivery) messageName { return messageName{m.Queue, m.ID} }
 
-// messagesIn returns the messages that operations inside of loc received, did not answer, and whose
-// iteration, if they are in a loop, has not ended: what an iteration received counts as dealt with
-// when it is over.
+// messagesIn returns the messages that operations inside of loc received and did not answer. It
+// skips messages of ended iterations, because these count as handled.
 func (r *Run) messagesIn(loc journal.Location) (list []received, err error) {
 	start, end := journal.HistoryKey(nil, loc), journal.HistoryEnd(nil, loc)
 	var loops []loopAt
@@ -335,7 +333,7 @@ func (r *Run) messagesIn(loc journal.Location) (list []received, err error) {
 	return list, err
 }
 
-// A loopAt is a loop that a scan is in.
+// A loopAt is a loop that encloses the position of a scan.
 type loopAt struct {
 	loc       journal.Location
 	iteration uint32

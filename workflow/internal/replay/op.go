@@ -7,15 +7,14 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// An op is one operation of a workflow function while it lasts: from when the function asks for it
-// until it is resolved.
+// An op is one operation of a workflow function, from its begin until it is resolved.
 //
 //  1. An op that the history has already resolved carries that resolution's seq, and waits in
 //     Run.replays for its turn. Resolutions are handed out in the order of seq, each when every
 //     coroutine is parked; so code runs again in the order in which it ran.
-//  2. Other ops are live. When what an op waits for has happened, it goes to Run.due, and the
-//     scheduler resolves it, first come first served, when every coroutine is parked and no replay
-//     is left. Resolving writes the entry.
+//  2. Other ops are live. When the event of an op has happened, it goes to Run.due. The scheduler
+//     resolves it, first come first served, when every coroutine is parked and no replay is left.
+//     Resolving writes the entry.
 //  3. done is set once, then the waiters become runnable.
 type op struct {
 	s     *scope
@@ -28,7 +27,7 @@ type op struct {
 	// replay is the seq of the recorded resolution, 0 for a live op.
 	replay uint64
 
-	// live is the wait of the op, while it waits; nil if resolve and canceled are other functions.
+	// live is the wait of the op; nil if resolve and canceled are other functions.
 	live waiting
 	// resolve and canceled are methods of waiting. An op without canceled is not resolved by
 	// cancellation.
@@ -40,10 +39,10 @@ type op struct {
 	replayed func()
 	// abandon runs when the scope ends while the op is live; nil if the scope then waits for it.
 	abandon func()
-	// clean asks for a transaction in which nothing was written yet, because resolve runs functions
+	// clean requests a transaction in which nothing was written yet, because resolve runs functions
 	// of the user that may fail.
 	clean bool
-	// quiet leaves the writing of the entry to resolve.
+	// quiet means that resolve writes the entry.
 	quiet bool
 	// hidden is set if the entry has no row yet.
 	hidden bool
@@ -60,15 +59,14 @@ type op struct {
 	position int // in watch.ops
 }
 
-// A waiting is what a live op waits for.
+// A waiting is the wait of a live op.
 type waiting interface {
 	// resolve sets the entry's outcome. It runs on the driver within a transaction; Seq and Ended
-	// of the entry are set already. Of its errors, errUndo has the transaction undone and resolve
-	// called again in the next, errNotYet takes the op out of Run.due, and others end the
+	// of the entry are set already. On errUndo the transaction is undone and resolve is called
+	// again in the next one, errNotYet removes the op from Run.due, and other errors end the
 	// transaction.
 	resolve() error
-	// canceled runs when the scope is canceled, with the way in which it is (see
-	// cancellation.cancel).
+	// canceled runs when the scope is canceled. For abandon see cancellation.cancel.
 	canceled(abandon bool)
 }
 
@@ -80,7 +78,7 @@ func (o *op) settleLive() error {
 	return o.resolve()
 }
 
-// tell tells a live op that its scope was canceled.
+// tell notifies a live op that its scope was canceled.
 func (o *op) tell(abandon bool) {
 	switch {
 	case o.done || o.replay != 0:
@@ -110,8 +108,8 @@ func (o *op) wait(c *coroutine) {
 	}
 }
 
-// catchUp hands out recorded resolutions up to that of o, if c is the only coroutine: it is about
-// to park, so the driver would do just this. It is apart from wait to keep the stack of a parked
+// catchUp hands out recorded resolutions up to that of o, if c is the only coroutine. c is about to
+// park, so the driver would do the same. It is apart from wait to keep the stack of a parked
 // coroutine small.
 //
 //go:noinline
@@ -162,8 +160,7 @@ func (o *op) finish() {
 	o.waiters = nil
 }
 
-// A replayItem is something that happened at a point of the history: an op was resolved, or the run
-// was canceled.
+// A replayItem is an event at a point of the history: an op was resolved, or the run was canceled.
 type replayItem struct {
 	seq uint64
 	at  time.Time
@@ -212,13 +209,13 @@ func (q *replayQueue) pop() replayItem {
 	return first
 }
 
-// replayAt has o done when the resolutions before seq have been handed out: for what happened to an
-// operation that has not ended, such as the advance of a loop.
+// replayAt marks o as done when the resolutions before seq have been handed out. It is for events
+// of an operation that has not ended, such as the advance of a loop.
 func (r *Run) replayAt(seq uint64, o *op) {
 	r.replays.push(replayItem{seq: seq, at: o.entry.Ended, o: o})
 }
 
-// hand lets a recorded resolution happen.
+// hand replays a recorded resolution.
 func (r *Run) hand(it replayItem) {
 	r.seq = max(r.seq, it.seq)
 	if it.at.After(r.now) {

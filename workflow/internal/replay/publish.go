@@ -34,10 +34,10 @@ func (r *Run) logger() *slog.Logger {
 	return r.log
 }
 
-// replaying reports whether the function only does again what it has done.
+// replaying reports whether the function is only repeating recorded operations.
 func (r *Run) replaying() bool { return !r.live && !r.fresh }
 
-// A liveHandler handles nothing while the function only runs again.
+// A liveHandler drops messages during a replay.
 type liveHandler struct {
 	slog.Handler
 	run *Run

@@ -15,7 +15,7 @@ type Case[T any] struct {
 	run  func(ctx Context) (T, error)
 }
 
-// C makes a case of a race. Names are those of the race's cases, and distinct.
+// C makes a case of a race. The names of the cases of a race are distinct.
 func C[T any](name string, fn func(ctx Context) (T, error)) Case[T] { return Case[T]{name, fn} }
 
 // A RaceError is the error of a Race in which every case failed.
@@ -35,7 +35,7 @@ func (e *RaceError) Unwrap() []error { return branchErrors(e.Failed) }
 // errNoCases is the error of a Race without cases.
 var errNoCases = errors.New("workflow: a race needs cases")
 
-// errLost is what cancels the losers of a race.
+// errLost is the cause with which the losers of a race are canceled.
 var errLost = errors.New("another case won the race")
 
 // Race runs the cases concurrently until the first returns without an error.
@@ -74,12 +74,12 @@ func Race[T any](ctx Context, name string, cases ...Case[T]) (winner string, v T
 	return o.entry.Winner, v, err
 }
 
-// race runs the members until one has won and the others are cleared away. What the race came to is
+// race runs the members until one has won and the others are removed. The result of the race is
 // then in o.entry.
 //
-// It is decided by the resolution that ends the winner, so that running again decides it in the
-// same way; there is no record of the decision beyond that. Until the race's own end, the losers'
-// entries stay: they lead to the handlers of what has to be undone.
+// The resolution that ends the winner decides the race, so that running again decides it in the
+// same way. There is no other record of the decision. Until the race's own end, the losers' entries
+// stay, because they lead to the undo handlers.
 func (s *scope) race(o *op, skip bool, members []*member) error {
 	g := s.group(o)
 	g.again = true
@@ -122,7 +122,7 @@ func (s *scope) race(o *op, skip bool, members []*member) error {
 	return e
 }
 
-// finishRace undoes what the losers did, and ends the race.
+// finishRace undoes the steps of the losers, and ends the race.
 func (s *scope) finishRace(o *op, won *member, members []*member) {
 	if won == nil || o.ended() {
 		e := &RaceError{Name: o.name}
@@ -170,7 +170,7 @@ func (s *scope) finishRace(o *op, won *member, members []*member) {
 	})
 }
 
-// A received is a message in the history, with the seq of the operation that got it.
+// A received is a message in the history, with the seq of the operation that received it.
 type received struct {
 	seq     uint64
 	message Delivery

@@ -22,7 +22,7 @@ type grower struct {
 	*rand.Rand
 	left, names int
 	code        string // the functions of children
-	prefix      string // of names: "busy" where what is done depends on when
+	prefix      string // of names: "busy" if the effects depend on timing
 	loser       bool   // within the loser of a race, whose updates would stay, and whose sagas would settle
 	remote      bool   // within a child in another actor
 	grandchild  bool   // such a child has one
@@ -48,7 +48,7 @@ func (g *grower) branches(depth int, mayFail bool) (text string) {
 	return text
 }
 
-// statement makes a statement, or two of which one needs the other.
+// statement makes a statement, or two if one needs the other.
 func (g *grower) statement(depth int, mayFail bool) string {
 	g.left--
 	kinds := []string{"step", "mark", "named", "sleep", "update", "scope", "or", "loop", "join", "joinfast", "race",
@@ -109,7 +109,7 @@ func (g *grower) statement(depth int, mayFail bool) string {
 			text += " }"
 		}
 		return text + " }"
-	case "failfast": // what is done in the first branch depends on when; its saga undoes it
+	case "failfast": // the effects of the first branch depend on timing; its saga undoes them
 		defer func(was string) { g.prefix = was }(g.prefix)
 		g.prefix = "busy"
 		saga, bad := g.name("saga"), "fail model"
@@ -147,7 +147,7 @@ type model struct {
 	failed map[string]bool // children
 }
 
-// run returns the value of a block, whether it failed, and the effects that are owed to be undone.
+// run returns the value of a block, whether it failed, and the effects that may have to be undone.
 func (m *model) run(block []*line, path string) (v string, failed bool, owed []string) {
 	var values []string
 	for _, l := range block {
@@ -239,7 +239,7 @@ func (m *model) do(l *line, path string) (v string, failed bool, owed []string) 
 	panic(l.words[0])
 }
 
-// settled runs a block that undoes what it did if it fails.
+// settled runs a block that undoes its effects if it fails.
 func (m *model) settled(block []*line, path string) (v string, failed bool, owed []string) {
 	v, failed, owed = m.run(block, path)
 	for _, name := range owed {
@@ -250,7 +250,7 @@ func (m *model) settled(block []*line, path string) (v string, failed bool, owed
 	return v, failed, owed
 }
 
-// direct returns what a program comes to, and the effects that are left.
+// direct returns the result of a program, and the remaining effects.
 func direct(t *testing.T, program string) (string, []string) {
 	m := &model{map[string][]*line{}, map[string]bool{}, 0, map[string]string{}, map[string]bool{}}
 	commands, _ := parse(t, split(t, program))
@@ -265,8 +265,8 @@ func direct(t *testing.T, program string) (string, []string) {
 	return out, slices.Sorted(maps.Keys(m.live))
 }
 
-// comesTo returns how the run of main has ended, without the texts of errors, and the effects that
-// are left.
+// comesTo returns the end of the run of main, without the texts of errors, and the remaining
+// effects.
 func comesTo(t testing.TB, h *memory.Actor) (string, []string) {
 	out := strings.TrimSpace(outcome(t, h))
 	if strings.HasPrefix(out, "failed: ") {
@@ -285,8 +285,8 @@ func comesTo(t testing.TB, h *memory.Actor) (string, []string) {
 	return out, live
 }
 
-// steady returns the history without what depends on when a branch was canceled, in an order that
-// does not depend on which branch came first to a name.
+// steady returns the history without the parts that depend on when a branch was canceled, in an
+// order that does not depend on which branch used a name first.
 func steady(t testing.TB, h *memory.Actor) string {
 	lines := strings.SplitAfter(Recorded(t, h.Rows), "\n")
 	slices.Sort(lines)
@@ -295,7 +295,7 @@ func steady(t testing.TB, h *memory.Actor) string {
 
 var long = os.Getenv("CAIRN_LONG") != "" // `make soak`
 
-// rounds returns how often a random test runs.
+// rounds returns the number of rounds of a random test.
 func rounds(n, inLong int) int {
 	if long {
 		return inLong
@@ -303,8 +303,8 @@ func rounds(n, inLong int) int {
 	return n
 }
 
-// sides returns whether to crash after the n-th commit, or before it: one of the two, in turn, and
-// both in the long form.
+// sides returns whether to crash before or after the n-th commit: one of the two, in turn, and both
+// in the long form.
 func sides(n int) []bool {
 	if long {
 		return []bool{false, true}
@@ -320,8 +320,7 @@ func randomly(t *testing.T, seed uint64, program string) *script {
 	return s
 }
 
-// Random programs come to what they come to when they are executed directly, wherever the process
-// dies.
+// Random programs end as they do when executed directly, wherever the process dies.
 func TestRandomPrograms(t *testing.T) {
 	for seed := range uint64(rounds(8, 600)) {
 		g := &grower{Rand: rand.New(rand.NewPCG(seed, 5)), left: 14}
@@ -357,9 +356,9 @@ func TestRandomPrograms(t *testing.T) {
 	}
 }
 
-// disturbed runs a random program while something disturbs it, with crashes and without, and checks
-// that it ends as it does when it is executed directly. Without crashes, no body without functions
-// of OnCommit runs more often than in peace, but where that depends on when a branch is canceled.
+// disturbed runs a random program under a disturbance, with crashes and without, and checks that it
+// ends as it does when executed directly. Without crashes, no body without functions of OnCommit
+// runs more often than undisturbed, except where that depends on when a branch is canceled.
 func disturbed(t *testing.T, seed uint64, disturb func(s *script, r *rand.Rand)) {
 	g := &grower{Rand: rand.New(rand.NewPCG(seed, 7)), left: 12}
 	program := g.program(true)
@@ -396,8 +395,8 @@ func disturbed(t *testing.T, seed uint64, disturb func(s *script, r *rand.Rand))
 	}
 }
 
-// Runs that an operator pauses and resumes, and that leave memory meanwhile, end as they do in
-// peace.
+// Runs that an operator pauses and resumes, and that leave memory meanwhile, end as they do
+// undisturbed.
 func TestRandomProgramsThatAreHeld(t *testing.T) {
 	for seed := range uint64(rounds(30, 1500)) {
 		disturbed(t, seed, func(s *script, r *rand.Rand) {
@@ -424,7 +423,7 @@ func TestRandomProgramsThatAreHeld(t *testing.T) {
 	}
 }
 
-// Runs whose functions panic now and then end as they do in peace: what was done before is not done
+// Runs whose functions panic now and then end as they do undisturbed: finished steps do not run
 // again.
 func TestRandomProgramsThatPanic(t *testing.T) {
 	for seed := range uint64(rounds(30, 1500)) {
@@ -437,8 +436,8 @@ func TestRandomProgramsThatPanic(t *testing.T) {
 	}
 }
 
-// Runs of random programs that have ended are rewound to each of their entries: they come to the
-// same end again, wherever the process dies, or it is refused and nothing is written.
+// Ended runs of random programs are rewound to each of their entries. They end in the same way
+// again, wherever the process dies, or the rewind is refused and nothing is written.
 func TestRandomRewinds(t *testing.T) {
 	rewound := map[State]int{}
 	refusals := map[string]int{}

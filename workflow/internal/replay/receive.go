@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Source is a queue of the host with messages of type T. Queue is one; hosts have others.
+// A Source is a queue of the host with messages of type T. Inbox is one; hosts have others.
 type Source[T any] interface {
 	// QueueName names the queue within the host.
 	QueueName() string
@@ -112,7 +112,7 @@ func messageFrom[T any](from Source[T], d *Delivery) (Received[T], error) {
 	return m, nil
 }
 
-// decodeBody decodes with a source that may panic.
+// decodeBody decodes with a source, and turns a panic into an error.
 func decodeBody[T any](from Source[T], body []byte) (v T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -163,7 +163,7 @@ func (s *scope) receive(name string, queues []string, limit int, options []WaitO
 	return o.entry.Messages, nil
 }
 
-// waitOptions returns the options of a wait. It does not return if they are wrong.
+// waitOptions returns the options of a wait. It does not return if they are invalid.
 func (s *scope) waitOptions(kind, name string, options []WaitOption) (w waitOptions) {
 	for i, option := range options {
 		err := fmt.Errorf("option %d is nil", i)
@@ -177,7 +177,7 @@ func (s *scope) waitOptions(kind, name string, options []WaitOption) (w waitOpti
 	return w
 }
 
-// begin lets a live receive wait.
+// begin starts the wait of a live receive.
 func (w *receive) begin(queues []string, limit int, options waitOptions) {
 	o := &w.op
 	s := o.s
@@ -208,9 +208,9 @@ func (w *receive) begin(queues []string, limit int, options waitOptions) {
 	o.listen()
 }
 
-// renamed compares the queues of a wait that is under way with the queues that the code names. A
-// recorded queue that the code does not name gets no messages from current senders, so it is a
-// divergence. It does not return then.
+// renamed compares the queues of a running wait with the queues in the code. A recorded queue that
+// is missing in the code gets no messages from current senders, so this is a divergence, and
+// renamed does not return.
 func (w *receive) renamed(queues []string) {
 	o := &w.op
 	r := o.s.run
@@ -257,7 +257,7 @@ func (w *receive) resolve() error {
 	o := &w.op
 	r := o.s.run
 	if w.late && o.entry.Status == Pending {
-		// A message that is there counts, although nobody has looked in time.
+		// A message in the queue counts, even if no Advance looked in time.
 		got, err := r.take(o.entry.Queues, w.limit)
 		if err != nil {
 			return err
@@ -290,7 +290,7 @@ func (r *Run) take(queues []string, limit int) ([]Delivery, error) {
 	return got, err
 }
 
-// pollReceives takes messages for one receive, if there are any.
+// pollReceives takes messages for the first receive that has any.
 func (r *Run) pollReceives() (bool, error) {
 	for _, w := range r.receives {
 		if w.asked == r.asked || w.op.queued || w.op.done {
@@ -310,7 +310,7 @@ func (r *Run) pollReceives() (bool, error) {
 	return false, nil
 }
 
-// waitingQueues lists the queues that are waited for, and records the waits.
+// waitingQueues returns the queues of all receives, and writes their entries.
 func (r *Run) waitingQueues() (queues []string) {
 	var seen map[string]struct{} // of many
 	for _, w := range r.receives {
@@ -349,7 +349,7 @@ func (o *op) waitError() error {
 	return o.s.run.errorOf(o.entry.Failure)
 }
 
-// Reply answers the sender of a message that waits for it, if it does, in the transaction.
+// Reply answers the sender of a message in the transaction, if the sender waits for a reply.
 func Reply[T, R any](tx *Tx, m Received[T], reply R) error {
 	c, err := defaultCodec()
 	if err != nil {
@@ -362,7 +362,7 @@ func Reply[T, R any](tx *Tx, m Received[T], reply R) error {
 	return sendReply(tx, m.Queue, m.ID, m.Sent, m.WantReply, data, nil)
 }
 
-// ReplyError answers the sender of a message with an error, which is not nil.
+// ReplyError answers the sender of a message with an error, which must not be nil.
 func ReplyError[T any](tx *Tx, m Received[T], reason error) error {
 	if tx.run == nil {
 		return errTx
@@ -377,7 +377,7 @@ func sendReply(tx *Tx, queue string, id uint64, sent time.Time, want bool, reply
 	if tx.run == nil {
 		return errTx
 	}
-	// The entry says which messages were answered: a race does not take these back from its losers.
+	// The entry names the answered messages: a race does not take these back from its losers.
 	tx.o.entry.Messages = append(tx.o.entry.Messages, Delivery{Queue: queue, ID: id, Sent: sent})
 	return tx.run.turn.Reply(&Delivery{Queue: queue, ID: id, Sent: sent, WantReply: want}, reply, f)
 }

@@ -9,7 +9,7 @@ import (
 	. "github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
-// eager is a turn during whose look into the queues something happens.
+// eager is a turn in which an event happens while the queues are read.
 type eager struct {
 	*memory.Turn
 	during func()
@@ -21,7 +21,7 @@ func (t eager) Receive(queues []string, limit int) ([]Delivery, error) {
 	return list, err
 }
 
-// A message is recorded in the transaction that takes it, though a step ends meanwhile that pauses
+// A message is recorded in the transaction that takes it, even if a step ends meanwhile that pauses
 // the run.
 func TestAMessageIsRecordedThoughTheRunIsPausedMeanwhile(t *testing.T) {
 	fail, q := make(chan error), Inbox[string]{Name: "q"}

@@ -44,14 +44,14 @@ func (s State) Over() bool {
 type PauseReason string
 
 const (
-	PausedDiverged  PauseReason = "diverged"         // the code asks for another operation than the history has
+	PausedDiverged  PauseReason = "diverged"         // the code has another operation than the history
 	PausedMisuse    PauseReason = "misuse"           // the code breaks a rule of the package
 	PausedPanicked  PauseReason = "panicked"         // outside of a step
 	PausedUnknown   PauseReason = "unknown_workflow" // the program is not registered
 	PausedCorrupt   PauseReason = "corrupt"          // a row cannot be read
-	PausedCrashing  PauseReason = "crashing"         // the process ends whenever the run goes on
+	PausedCrashing  PauseReason = "crashing"         // the process ends each time the run goes on
 	PausedOperator  PauseReason = "operator"         // see Hold
-	PausedExhausted PauseReason = "exhausted"        // a step has used up its attempts, and asked for this
+	PausedExhausted PauseReason = "exhausted"        // a step has used up its attempts, with PauseRun
 )
 
 // PauseReasons returns the reasons for which a run can be paused.
@@ -60,20 +60,20 @@ func PauseReasons() []PauseReason {
 		PausedCrashing, PausedOperator, PausedExhausted}
 }
 
-// A Pause says that a run does not go on, and why.
+// A Pause says why a run does not go on.
 type Pause struct {
 	Reason PauseReason `json:"reason"`
 	// Text explains it to people; for a divergence it is the report.
 	Text string `json:"text,omitempty"`
 	// Since is when the run was paused first.
 	Since time.Time `json:"since"`
-	// Attempts counts how often it was tried to go on; Next is when that happens again by itself,
-	// zero for not at all.
+	// Attempts counts how often the run was tried again; Next is the time of the next try without
+	// an operator, zero for none.
 	Attempts uint32    `json:"attempts,omitempty"`
 	Next     time.Time `json:"next,omitzero"`
 }
 
-// A runRecord is what is known of a run beside its history: the field FieldRun.
+// A runRecord is the data of a run besides its history: the field FieldRun.
 type runRecord struct {
 	ID [16]byte // random
 	// Epoch counts how often the run began anew: by Restart, or by a rewind. It is part of
@@ -81,10 +81,10 @@ type runRecord struct {
 	Epoch   uint32
 	Started time.Time // when the run was started
 	Ended   time.Time // zero while it lasts
-	// Boots counts the cold starts since SeqAtBoot was the number of the last resolution.
+	// Boots counts the cold starts since the resolution SeqAtBoot was the last one.
 	Boots     uint32
 	SeqAtBoot uint64
-	// Entered counts the processes in a row that let the run go on and may have ended by that,
+	// Entered counts the processes in a row that ran the function and may have ended by that,
 	// EnteredIn names the last: see Run.Enter.
 	Entered   uint32
 	EnteredIn uint64
@@ -92,17 +92,16 @@ type runRecord struct {
 	Codec uint8
 	// Rewinds counts how many of the epochs began by a rewind.
 	Rewinds uint32
-	// Seed is what random numbers depend on in place of ID and Epoch, where these have changed
-	// since the history began: after a rewind, and in a fork. 0 if they have not.
+	// Seed seeds the random numbers instead of ID and Epoch, where these have changed since the
+	// history began: after a rewind, and in a fork. 0 if they have not.
 	Seed uint64
-	// Kept says of a run that has completed that its obligations are still on record: a rewind
-	// needs them.
+	// Kept is set if the obligations of a completed run are still on record: a rewind needs them.
 	Kept bool
 	// Parent is nil for a run that no other run started.
 	Parent *parentRef
 }
 
-// randomSeed returns what the random numbers of the run's function depend on.
+// randomSeed returns the seed of the random numbers of the run's function.
 func (r *runRecord) randomSeed() uint64 {
 	if r.Seed != 0 {
 		return r.Seed
@@ -115,10 +114,10 @@ type parentRef struct {
 	To       Destination
 	Run      [16]byte         // id of the parent's run
 	Location journal.Location // of its Spawn
-	Policy   uint8            // what happens to the child when the parent ends before it
+	Policy   uint8            // how the child is ended if the parent ends before it
 }
 
-// A control is what was requested of a run.
+// A control is a request to a run.
 type control struct {
 	Kind   string // "cancel"
 	Reason string
@@ -145,7 +144,7 @@ type fields struct {
 	control   *control
 	pause     *Pause
 	run       runRecord
-	// form is 1 for a run that another engine wrote, which has no run record.
+	// form is 1 for a run of another engine, which has no run record.
 	form uint16
 }
 
@@ -196,8 +195,7 @@ func appendRow(dst []byte, row any) ([]byte, error) {
 	return append(append(dst, journal.Form2, 0), b...), nil
 }
 
-// decodeRow is the inverse of appendRow. Fields that this version does not know are an error that
-// matches ErrNewer.
+// decodeRow is the inverse of appendRow. Unknown fields are an error that matches ErrNewer.
 func decodeRow(key, value []byte, row any) error {
 	form, err := journal.FormOf("record", value)
 	switch {
@@ -262,16 +260,16 @@ func putProgram(j Journal, name, version string) error {
 	return putField(j, keyspace.FieldVersion, tuple.AppendString(tuple.AppendString(nil, name), version))
 }
 
-// putInput writes what the run was started with.
+// putInput writes the input of the run.
 func putInput(j Journal, input []byte) error { return putField(j, keyspace.FieldInput, input) }
 
-// putOutput writes what the run returned.
+// putOutput writes the result of the run.
 func putOutput(j Journal, output []byte) error { return putField(j, keyspace.FieldOutput, output) }
 
-// putPublished writes what the run shows of itself.
+// putPublished writes the published value of the run.
 func putPublished(j Journal, value []byte) error { return putField(j, keyspace.FieldPublished, value) }
 
-// putFailure writes why the run failed.
+// putFailure writes the error of the run.
 func putFailure(j Journal, f *Failure) error {
 	return putField(j, keyspace.FieldError, journal.AppendFailure([]byte{journal.Form2, 0}, f, nil))
 }
@@ -307,7 +305,7 @@ func decodeRecord(key, value []byte) (runRecord, error) {
 	return r, nil
 }
 
-// putControl writes what is requested of the run.
+// putControl writes a request to the run.
 func putControl(j Journal, c *control) error {
 	return putFieldRow(j, keyspace.FieldControl, &controlRow{c.Kind, c.Reason, journal.Millis(c.Time), c.Seq})
 }
@@ -326,7 +324,7 @@ func putPause(j Journal, p *Pause) error {
 		&pauseRow{string(p.Reason), p.Text, journal.Millis(p.Since), p.Attempts, journal.Millis(p.Next)})
 }
 
-// deletePause removes what putPause wrote.
+// deletePause removes the row of putPause.
 func deletePause(j Journal) error { return deleteField(j, keyspace.FieldPause) }
 
 func decodePause(key, value []byte) (*Pause, error) {
@@ -344,7 +342,7 @@ func obligationKey(dst []byte, n uint64) []byte { return keyspace.WorkflowUndo.A
 // inboxKey appends the key of a message in the inbox.
 func inboxKey(dst []byte, n uint64) []byte { return keyspace.WorkflowMessage.Append(dst, n) }
 
-// loadInbox reads the messages that wait, by number.
+// loadInbox reads the waiting messages, by number.
 func loadInbox(r Reader) (list []numbered, err error) {
 	start, end := keyspace.WorkflowMessage.Range()
 	err = r.Scan(start, end, func(key, value []byte) error {
@@ -355,7 +353,7 @@ func loadInbox(r Reader) (list []numbered, err error) {
 	return list, err
 }
 
-// set takes one row of the family of fields. Values are kept.
+// set decodes one row of the family of fields. It keeps value.
 func (f *fields) set(key, value []byte) (err error) {
 	field, err := keyspace.WorkflowField.Parse(key)
 	if err != nil {
@@ -407,7 +405,7 @@ func decodeRunFailure(value []byte) (*Failure, error) {
 	return f, r.End()
 }
 
-// loadFields reads what the run's rows say beside the history.
+// loadFields reads the rows of the run besides the history.
 func loadFields(r Reader) (*fields, error) {
 	f := &fields{form: journal.Form1}
 	start, end := keyspace.WorkflowField.Range()

@@ -19,16 +19,16 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// MaxRecording is how many bytes the file of a recording may have.
+// MaxRecording is the maximum size of the file of a recording, in bytes.
 const MaxRecording = 256 << 20
 
-// A Recording is all rows of a run at one time, and where they are from.
+// A Recording is all rows of a run at one time, and their origin.
 type Recording struct {
 	Manifest Manifest
 	Rows     []Row // by key, which is unique
 }
 
-// A Manifest says what a recording is of.
+// A Manifest describes the origin of a recording.
 type Manifest struct {
 	// Recording is the version of the file's format: 1.
 	Recording int       `json:"recording"`
@@ -43,7 +43,7 @@ type Manifest struct {
 // A Row is one row of a run.
 type Row struct{ Key, Value []byte }
 
-// recordingFormat is the Manifest.Recording of what Encode writes.
+// recordingFormat is the Manifest.Recording that Encode writes.
 const recordingFormat = 1
 
 // Export returns a recording of a run. Its time is for the caller to set. The error is ErrNoRun, a
@@ -73,7 +73,7 @@ func Export(r Reader) (*Recording, error) {
 	return rec, err
 }
 
-// build returns which build of which module this program is.
+// build returns the module and the version of this program.
 func build() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -160,7 +160,7 @@ func (d *recordingDecoder) fail(reason string) error {
 	return &SyntaxError{What: "recording", Offset: d.offset, Reason: reason}
 }
 
-// line takes one line, which ends in a newline.
+// line decodes one line, which ends in a newline.
 func (d *recordingDecoder) line(line []byte) error {
 	strict := func(v any) error {
 		j := json.NewDecoder(bytes.NewReader(line))
@@ -282,9 +282,9 @@ func Import(t Turn, rec *Recording, o StartOptions) (Started, error) {
 	return Started{ID: hex.EncodeToString(im.run.ID[:]), Started: true}, nil
 }
 
-// fork returns the record of a run that goes on from the history of another one.
+// fork returns the record of a run that continues the history of another one.
 func (r runRecord) fork(t Turn, o StartOptions) (runRecord, error) {
-	// it owes nothing
+	// no obligations
 	run := runRecord{ID: o.ID, Epoch: r.Epoch, Rewinds: r.Rewinds, Started: r.Started,
 		Ended: r.Ended, Codec: r.Codec, Parent: o.parent, Seed: r.randomSeed(), Kept: !r.Ended.IsZero()}
 	if run.ID == ([16]byte{}) {
@@ -296,7 +296,7 @@ func (r runRecord) fork(t Turn, o StartOptions) (runRecord, error) {
 	return run, putRecord(t, &run)
 }
 
-// disown removes from the rows of a run what concerns only the one that was recorded.
+// disown removes the rows of a run that concern only the recorded one.
 func disown(t Turn, im *image) error {
 	var errs []error
 	for _, family := range []func() (start, end []byte){keyspace.WorkflowUndo.Range, keyspace.WorkflowMessage.Range} {
@@ -304,13 +304,13 @@ func disown(t Turn, im *image) error {
 		errs = append(errs, t.DeleteRange(start, end))
 	}
 	errs = append(errs, deletePause(t))
-	if im.control != nil && im.control.Seq == 0 { // else its history has it
+	if im.control != nil && im.control.Seq == 0 { // otherwise its history has it
 		errs = append(errs, deleteField(t, keyspace.FieldControl))
 	}
 	return errors.Join(append(errs, disownSteps(t, im))...)
 }
 
-// disownSteps removes from the steps under way that the recorded run may have to undo them.
+// disownSteps removes the duty to undo from the steps under way of the recorded run.
 func disownSteps(t Turn, im *image) error {
 	st, err := newStore(im, 0)
 	if err != nil {
@@ -332,7 +332,7 @@ func disownSteps(t Turn, im *image) error {
 	return nil
 }
 
-// upTo removes what happened after an entry ended.
+// upTo removes all changes after the end of an entry.
 func upTo(t Turn, im *image, id EntryID) error {
 	loc, err := id.location()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files of this package anew")
 
-// golden compares bytes with a file, and returns what is in it.
+// golden compares bytes with a file, and returns its content.
 func golden(t *testing.T, name string, got []byte) []byte {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -98,7 +98,7 @@ func FuzzDecodeRecording(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		rec, err := DecodeRecording(b)
 		if err != nil {
-			// With the end that belongs to it the checksum is no obstacle.
+			// With a matching end the checksum is no obstacle.
 			lines := bytes.Count(b, []byte("\n")) - 1
 			sum := sha256.Sum256(b)
 			rec, err = DecodeRecording(fmt.Appendf(b[:len(b):len(b)], `{"rows":%d,"sha256":"%x"}`+"\n", lines, sum))
@@ -111,7 +111,7 @@ func FuzzDecodeRecording(f *testing.F) {
 		if back, err := DecodeRecording(again); err != nil || len(back.Rows) != len(rec.Rows) {
 			t.Fatalf("%v", err)
 		}
-		_, _ = Import(&testTurn{rows: newRows(), now: at(0)}, rec, StartOptions{}) // whatever it says, it does not panic
+		_, _ = Import(&testTurn{rows: newRows(), now: at(0)}, rec, StartOptions{}) // it must not panic
 	})
 }
 
@@ -137,12 +137,12 @@ func TestImport(t *testing.T) {
 	}
 	putState(turn, StateFailed)
 	must(t, errOf(Import(turn, rec, StartOptions{Replace: true})))
-	// To restore is to have the very same run.
+	// Restore makes the same run.
 	r, turn = sample(t), &testTurn{rows: newRows(), now: at(7)}
 	putPause(r, &Pause{Reason: PausedDiverged})
 	started, err = Import(turn, export(t, r), StartOptions{Restore: true})
 	errorIf(t, err != nil || started.ID != "01"+strings.Repeat("00", 15) || !maps.Equal(turn.All(), r.All()), "%+v, %v", started, err)
-	// A run of form 1 gets what it did not have.
+	// A run of form 1 gets the fields that it lacked.
 	form1 := export(t, newForm1Run(t))
 	form1.Manifest.Workflow, form1.Manifest.Version = "order", "v0"
 	turn = &testTurn{rows: newRows(), now: at(7)}

@@ -7,15 +7,15 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// A restartError is what Restart returns.
+// A restartError is the error of Restart.
 type restartError struct{ input []byte }
 
 func (*restartError) Error() string {
 	return "workflow: the function has not returned what Restart returned"
 }
 
-// Restart ends the run's history and begins it anew with another input, in place: same run, same
-// id, next epoch.
+// Restart ends the run's history and begins it anew with another input: same run, same id, next
+// epoch.
 func Restart[In any](ctx Context, in In) error {
 	s := ctx.scope()
 	s.own()
@@ -61,7 +61,7 @@ func (r *Run) restart(to *restartError) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
-	r.setState(StatePending) // as nothing of the epoch has run: what runs next is no replay
+	r.setState(StatePending) // nothing of the epoch has run: its first Advance is no replay
 	if r.err != nil {
 		return Outcome{}, r.err
 	}

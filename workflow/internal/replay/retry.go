@@ -10,14 +10,14 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// An Exhausted policy says what happens when the attempts of a step are used up.
+// An ExhaustedPolicy says what happens when the attempts of a step are used up.
 type ExhaustedPolicy uint8
 
 const (
 	// Fail returns the error to the workflow function.
 	Fail ExhaustedPolicy = iota
 	// PauseRun pauses the run until Resume, which grants the step as many attempts again. Other
-	// steps that are under way are finished meanwhile.
+	// running steps are finished meanwhile.
 	PauseRun
 )
 

@@ -12,24 +12,23 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// A rewinding takes back what happened in a history after an entry.
+// A rewinding takes a history back to an entry.
 //
-//  1. An entry that ended before the target did stays; one that ended later goes, or becomes
-//     pending again if it encloses what stays.
+//  1. An entry that ended before the target did stays. A later one goes, or becomes pending again
+//     if it encloses entries that stay.
 //  2. An entry that lasts, or that ended without a resolution, stays if it began before the target.
-//  3. A loop that has moved on goes back to the iteration that it was in. The rows of ended
-//     iterations say what that began with; an iteration is gone if it began after the cut.
-//  4. It is refused if what stays could not go on as if the rest had never been: an undo handler
-//     has run, the row of an iteration is missing, a race was decided, a saga has ended.
-//  5. What may have to be undone of what stays is owed as before. A run that completes keeps those
-//     obligations for this.
+//  3. A loop that has moved on goes back to the iteration of the target. The row of an
+//     ended iteration has the state at its begin. An iteration that began after the cut goes.
+//  4. It is refused if the rest could not go on as if the removed part had never been: an undo
+//     handler has run, the row of an iteration is missing, a race was decided, a saga has ended.
+//  5. The obligations of entries that stay are owed as before. A completed run keeps them for this.
 type rewinding struct {
 	im        *image
 	target    *record
 	verb      string
 	keep      bool      // the target stays, with everything inside it
 	cut       uint64    // resolutions from this number on are removed
-	reference time.Time // an entry of another branch that began at this time or later began after the target
+	reference time.Time // an entry of another branch that began at this time or later counts as begun after the target
 	gone      []*record
 	goneAt    map[string]bool // the locations of gone
 	reopen    []reopening
@@ -44,8 +43,8 @@ type reopening struct {
 	row   journal.Location // of the loop's earlier iteration, whose state is then in entry; nil for other containers
 }
 
-// rewind removes the entry of a record and everything after it; with keep, only everything after
-// it.
+// rewind removes the entry of a record and everything after it; if keep is set, only everything
+// after it.
 func rewind(t Turn, im *image, target *record, verb string, keep bool) error {
 	w := &rewinding{im: im, target: target, verb: verb, keep: keep, cut: math.MaxUint64,
 		goneAt: map[string]bool{}, loops: map[string]uint32{}}
@@ -111,7 +110,7 @@ func (w *rewinding) sort(rec *record) error {
 	if e.Status.Over() && e.Seq > 0 && e.Seq < w.cut {
 		return nil
 	}
-	// A branch has the time at which it was entered last: what stays inside of it tells better.
+	// A branch has the time at which it was entered last: the entries that stay inside decide.
 	after := w.after(rec, e) && !(container(e.Kind) && w.holds(rec))
 	switch {
 	case !e.Status.Over() && !after:
@@ -127,7 +126,7 @@ func (w *rewinding) sort(rec *record) error {
 	return nil
 }
 
-// holds reports whether something inside of a record ended before the cut.
+// holds reports whether an entry inside of a record ended before the cut.
 func (w *rewinding) holds(rec *record) bool {
 	all := w.im.under(rec.loc)
 	for i := range all {
@@ -141,7 +140,7 @@ func (w *rewinding) holds(rec *record) bool {
 	return false
 }
 
-// enclosing decides about a record that began before the target and has records inside that stay.
+// enclosing handles a record that began before the target and has records inside that stay.
 func (w *rewinding) enclosing(rec *record, e *Entry) error {
 	if e.Kind == KindLoop {
 		return w.again(rec, e)
@@ -163,12 +162,12 @@ func (w *rewinding) enclosing(rec *record, e *Entry) error {
 	return w.refuse(e.Kind.String() + " " + w.path(rec) + " has ended since; rewind to it, or to what is before it")
 }
 
-// again has a loop go on with the iteration that encloses the target, or else with the one that it
-// was in at the cut. Every later iteration must have its row: what a deleted one has received could
-// not be given back.
+// again moves a loop back to the iteration that encloses the target, or else to the one that was
+// current at the cut. Every later iteration must have its row: messages that a deleted one received
+// could not be returned.
 func (w *rewinding) again(loop *record, e *Entry) error {
 	to, inside := iterationOf(w.element(loop))
-	ended := int64(e.Iteration) // the last iteration that has
+	ended := int64(e.Iteration) // the last ended iteration
 	if !e.Status.Over() {
 		if inside && to == e.Iteration || !inside && e.Seq < w.cut {
 			return nil
@@ -205,8 +204,8 @@ func (w *rewinding) again(loop *record, e *Entry) error {
 		" has moved on since, and what the iteration began with is not on record (see Keep); rewind to the loop, or to what is before it")
 }
 
-// iteration returns the row of an ended iteration of a loop, nil if there is none. That of earlier
-// versions is pending, and does not say when the iteration began.
+// iteration returns the row of an ended iteration of a loop, nil if there is none. In earlier
+// versions the row is pending, and lacks the time at which the iteration began; it is not returned.
 func (w *rewinding) iteration(loop *record, i uint32) (*record, error) {
 	s, err := loop.loc.Segments()
 	if err != nil || len(s) == 0 {
@@ -222,7 +221,7 @@ func (w *rewinding) iteration(loop *record, i uint32) (*record, error) {
 	return rec, nil
 }
 
-// ofLoop returns the loop of which a record is the row of an iteration, and which one; nil if it is
+// ofLoop returns the loop and the number of the iteration whose row a record is; nil if it is
 // another entry.
 func (w *rewinding) ofLoop(rec *record) (loop *record, i uint32) {
 	up := journal.ParentOf(rec.loc)
@@ -236,7 +235,7 @@ func (w *rewinding) ofLoop(rec *record) (loop *record, i uint32) {
 	return loop, i
 }
 
-// isIteration reports whether an entry is the row of an iteration, and says when it began.
+// isIteration reports whether an entry is the row of an iteration, which has the time of its begin.
 func (w *rewinding) isIteration(rec *record, e *Entry) bool {
 	if e.Kind != KindScope || !e.Status.Over() {
 		return false
@@ -264,8 +263,8 @@ func (w *rewinding) endOf(loop *record, i uint32) (uint64, error) {
 	return next.decoded.Seq, nil
 }
 
-// hollow reports whether nothing is on record inside of a container but the ends of branches: what
-// was there was dropped when it ended, because the history was large.
+// hollow reports whether a container has nothing on record except the ends of branches. The rest
+// was dropped when it ended, because the history was large.
 func (w *rewinding) hollow(rec *record) bool {
 	for _, inner := range w.im.under(rec.loc) {
 		if len(inner.loc) > len(rec.loc) && inner.kind() != KindScope {
@@ -276,7 +275,7 @@ func (w *rewinding) hollow(rec *record) bool {
 }
 
 // element returns the element of the target's location that follows a record's: the iteration, for
-// a loop that encloses it.
+// an enclosing loop.
 func (w *rewinding) element(rec *record) journal.Location {
 	if !rec.loc.Encloses(w.target.loc) {
 		return nil
@@ -294,7 +293,7 @@ func container(k Kind) bool {
 }
 
 // after reports whether a record that is not inside the target began after it. Within a scope the
-// order of operations says so; between branches, which run at once, only time does.
+// order of operations decides; between concurrent branches, only time does.
 func (w *rewinding) after(rec *record, e *Entry) bool {
 	common := 0
 	for common < len(rec.loc) && common < len(w.target.loc) {
@@ -325,15 +324,15 @@ func (w *rewinding) after(rec *record, e *Entry) bool {
 	}
 	a, b := w.im.find(mine), w.im.find(theirs)
 	concurrent = concurrent || a != nil && a.kind() == KindSpawn && len(rec.loc) > len(mine) ||
-		b != nil && b.kind() == KindSpawn && len(w.target.loc) > len(theirs) // a child, and what is beside it
+		b != nil && b.kind() == KindSpawn && len(w.target.loc) > len(theirs) // a child, and operations beside it
 	if !concurrent && a != nil && b != nil {
 		return a.ordinal > b.ordinal
 	}
 	return !e.Created.Before(w.reference)
 }
 
-// undone refuses if an undo handler has run for something that stays and whose saga did not end
-// before the target.
+// undone refuses if an undo handler has run for an entry that stays, unless its saga ended before
+// the target.
 func (w *rewinding) undone() error {
 	for i := range w.im.records {
 		rec := &w.im.records[i]
@@ -349,8 +348,8 @@ func (w *rewinding) undone() error {
 	return nil
 }
 
-// goes reports whether what is at a location is taken back: it is done again, under another
-// idempotency key.
+// goes reports whether a location is removed: its operation runs again, under another idempotency
+// key.
 func (w *rewinding) goes(loc journal.Location) bool {
 	for ; len(loc) > 0; loc = journal.ParentOf(loc) {
 		if w.goneAt[string(loc)] {
@@ -360,9 +359,9 @@ func (w *rewinding) goes(loc journal.Location) bool {
 	return false
 }
 
-// settled reports whether what was undone at a location was undone before the target ended: a saga
-// that has failed undoes what is inside of it before it ends, the outermost one leaves nothing to
-// be undone, and a race undoes what the losers did.
+// settled reports whether an effect at a location was undone before the target ended. A saga that
+// has failed undoes its steps before it ends, the outermost saga leaves no obligations, and a race
+// undoes the steps of its losers.
 func (w *rewinding) settled(undone journal.Location) bool {
 	outermost := false // the outermost saga so far has ended before the target
 	for loc := journal.ParentOf(undone); len(loc) > 0; loc = journal.ParentOf(loc) {
@@ -383,7 +382,7 @@ func (w *rewinding) settled(undone journal.Location) bool {
 				return true
 			}
 			outermost = before
-		case KindSpawn: // sagas inside of it leave nothing to those around it
+		case KindSpawn: // sagas inside of it leave nothing to the outer ones
 			if before || outermost {
 				return true
 			}
@@ -416,7 +415,7 @@ func (w *rewinding) write(t Turn) error {
 			}
 		}
 	}
-	for i := range w.reopen { // before large states are removed with what had them
+	for i := range w.reopen { // before their large states are removed with the old rows
 		o := &w.reopen[i]
 		if _, err := st.put(t, o.rec.loc, &o.entry); err != nil {
 			return err
@@ -449,21 +448,21 @@ func (w *rewinding) write(t Turn) error {
 		if err != nil {
 			return err
 		}
-		// What was inside of an entry that is gone ended before that did.
+		// Entries inside of a removed entry ended before it did.
 		if row.n >= w.cut || w.goes(o.Entry) {
 			if err := deleteObligation(t, row.n); err != nil {
 				return err
 			}
 		}
 	}
-	// a run that is over has not noticed it
+	// a run that is over never handled the request
 	if c := w.im.control; c != nil && (c.Seq >= w.cut || c.Seq == 0 && w.im.state.Over()) {
 		if err := deleteField(t, keyspace.FieldControl); err != nil {
 			return err
 		}
 	}
 	run := w.im.run
-	run.Seed = run.randomSeed() // what stays was drawn with it
+	run.Seed = run.randomSeed() // the history that stays was drawn with it
 	run.Epoch, run.Rewinds, run.Ended, run.Kept = run.Epoch+1, run.Rewinds+1, time.Time{}, false
 	run.Boots, run.Entered, run.EnteredIn = 0, 0, 0
 	return errors.Join(putState(t, StateRunning), putRecord(t, &run), deletePause(t),

@@ -61,7 +61,7 @@ func begun[Out any](t testing.TB, fn workflow.Func[none, Out]) *memory.Actor {
 // drive drives a host until nothing is left to do.
 func drive(t testing.TB, h *memory.Actor) { t.Helper(); h.Drive(memory.Forever, nil) }
 
-// until drives a host until something is so. so may look at what bodies change.
+// until drives a host until so returns true. so may read data that bodies change.
 func until(t testing.TB, h *memory.Actor, so func() bool) {
 	t.Helper()
 	h.Drive(memory.Forever, func() bool { return !h.Busy() && so() })
@@ -74,7 +74,7 @@ func pause(t testing.TB, h *memory.Actor) {
 }
 
 // untilAsleep drives a host until its run waits for the clock, is paused or has ended. A wake at
-// this instant is none.
+// this instant does not count.
 func untilAsleep(t testing.TB, h *memory.Actor) {
 	t.Helper()
 	until(t, h, func() bool { return h.Last.Wake.After(h.Now) || h.Last.Ended || h.Last.Paused })
@@ -82,7 +82,7 @@ func untilAsleep(t testing.TB, h *memory.Actor) {
 
 var must, fatalIf, errorIf = replay.Must, replay.FatalIf, replay.ErrorIf
 
-// status returns what is recorded of the run as a whole.
+// status returns the recorded status of the run.
 func status(t testing.TB, h *memory.Actor) wfhost.RunStatus {
 	t.Helper()
 	s, err := wfhost.ReadStatus(h.Rows)
@@ -106,7 +106,7 @@ func wantPause(t testing.TB, h *memory.Actor, reason wfhost.PauseReason, parts .
 	}
 }
 
-// outcome says how the run of an actor has ended.
+// outcome returns how the run of an actor has ended.
 func outcome(t testing.TB, h *memory.Actor) string {
 	t.Helper()
 	s, state := status(t, h), replay.RecordedState(t, h.Rows)
@@ -123,11 +123,11 @@ func outcome(t testing.TB, h *memory.Actor) string {
 	return string(state)
 }
 
-// attempts is what texts say about executions, which crashes add to.
+// attempts matches the number of executions in texts, which crashes increase.
 var attempts = regexp.MustCompile(` after \d+ attempts`)
 
-// snapshot prints how the runs of all actors have ended, what they have recorded, states, replies
-// and queues, as far as it must not depend on crashes.
+// snapshot prints the ends of the runs of all actors, their rows, states, replies and queues,
+// without the parts that depend on crashes.
 func snapshot(t testing.TB, h *memory.Host) string {
 	t.Helper()
 	var b strings.Builder
@@ -146,7 +146,7 @@ func snapshot(t testing.TB, h *memory.Host) string {
 	return b.String()
 }
 
-// shown returns the outcome, without what depends on crashes.
+// shown returns the outcome, without the parts that depend on crashes.
 func shown(t testing.TB, h *memory.Actor) string {
 	if _, err := wfhost.ReadStatus(h.Rows); errors.Is(err, wfhost.ErrNoRun) {
 		return "no run"

@@ -18,17 +18,17 @@ type Run struct {
 	st      *store
 	names   *journal.Names
 	record  runRecord
-	seed    uint64 // of what is random without being secret: jitter
+	seed    uint64 // of random values that are not secret: jitter
 
 	// The transaction of the present Advance.
 	turn     Turn
 	turnTime time.Time // in ms, UTC
 	wrote    bool
 	resolved int
-	settled  []*op  // what was resolved in it
+	settled  []*op  // ops that were resolved in it
 	durable  bool   // it holds more than records of deferred steps
 	turns    uint64 // counts transactions
-	asked    uint64 // grows when polls may have another result
+	asked    uint64 // grows when a poll may have another result
 	polled   bool   // pollChildren was called
 	glanced  bool   // glance was called
 	err      error
@@ -37,7 +37,7 @@ type Run struct {
 	fault    *Pause // the function cannot go on
 	final    bool   // after fault, the run does not try again by itself
 	pause    *Pause // as recorded
-	lifted   *Pause // what pause was when the run went live
+	lifted   *Pause // pause when the run went live
 	progress uint64 // seq then
 	began    uint64 // seq when the transaction began, 0 if it was a cold start
 	gone     bool   // closed; coroutines unwind
@@ -72,20 +72,20 @@ type Run struct {
 	seq        uint64      // of the last resolution
 	now        time.Time   // of the last resolution: the logical clock
 	timers     timers
-	receives   []*receive // parked, in the order in which they were asked for
+	receives   []*receive // parked, in the order of their begin
 	awaits     []*await   // parked
 	starting   []*task    // attempts to launch
 	inflight   []*Attempt // launched and not returned
 	ends       []ended    // how steps ended in a transaction that was undone
-	published  []byte     // what is recorded
-	publish    []byte     // what the function says
+	published  []byte     // the recorded value
+	publish    []byte     // the value of the function
 
 	structure
 
 	mu       sync.Mutex
-	reported fifo[*Attempt] // that have something to tell, in that order
+	reported fifo[*Attempt] // attempts with news, in that order
 
-	verifyEnded bool // verify, also a run that has ended
+	verifyEnded bool // verify even a run that has ended
 
 	log *slog.Logger
 }
@@ -105,7 +105,7 @@ type RunOptions struct {
 	MaxPayload int64
 }
 
-// An Outcome tells the host what the run needs after an Advance.
+// An Outcome says what the run needs from the host after an Advance.
 type Outcome struct {
 	// Undo: a function of the user failed, or the run must pause. The host undoes the transaction,
 	// and then calls Advance in another one at once. The run stays valid.
@@ -130,8 +130,8 @@ type Outcome struct {
 	// Children: the run waits for children in other actors. A newly opened run asks them for their
 	// results, so advancing it when the actor wakes recovers a lost result.
 	Children bool
-	// Result is what [ReadOutcome] says of ID, Workflow, State and Output of a run that has
-	// completed, with Ended.
+	// Result has ID, Workflow, State and Output as [ReadOutcome] returns them, for a run that has
+	// completed; set with Ended.
 	Result *RunStatus
 	// Ended: the run is over, and nothing else but Result is set. Paused: it goes on after Resume,
 	// or when Wake has come.
@@ -140,25 +140,25 @@ type Outcome struct {
 	Pause *Pause
 }
 
-// Open returns a run that has not read anything yet.
+// Open returns a run that has not read any row yet.
 func Open(o RunOptions) *Run { return &Run{options: o} }
 
-// ControlChanged has the next Advance read the control rows again, because a request to cancel,
-// pause or resume was committed. After Retry, Rewind, Terminate or a replacing Start, the host
-// discards the run instead and opens another one when the attempts have returned.
+// ControlChanged causes the next Advance to read the control rows again, because a request to
+// cancel, pause or resume was committed. After Retry, Rewind, Terminate or a replacing Start, the
+// host discards the run instead and opens another one when the attempts have returned.
 func (r *Run) ControlChanged() { r.changed = true }
 
-// TryNow has the next Advance try a paused run at once that would be tried again later: its code
-// may have changed. A run that an operator has paused stays paused, and so does a run whose steps
-// have ended the process.
+// TryNow causes the next Advance to try a paused run at once, because its code may have changed. It
+// only affects runs that would be tried later: a run that an operator has paused stays paused, and
+// so does a run whose steps have ended the process.
 func (r *Run) TryNow() { r.hurried = true }
 
-// Leave tells that the host is about to close the run: Advance launches nothing more.
+// Leave announces that the host is about to close the run: Advance launches nothing more.
 func (r *Run) Leave() { r.leaving = true }
 
 // Rest follows Leave when the host has ended the contexts of the attempts, so that these count as
-// not run instead of as cut off by a crash. It is called in a transaction, after the attempts have
-// returned and what they came to has been seen by an Advance.
+// not run instead of as cut off by a crash. Call it in a transaction, after the attempts have
+// returned and an Advance has handled their results.
 func (r *Run) Rest(t Turn) error {
 	if r.gone {
 		return ErrClosed
@@ -170,9 +170,9 @@ func (r *Run) Rest(t Turn) error {
 	return putRecord(t, &r.record)
 }
 
-// Close ends the run in memory: its coroutines unwind, which runs deferred functions of the user,
-// and are gone when Close returns. Attempts that are running go on, and what they come to is
-// dropped. Close may be called again.
+// Close ends the run in memory. Its coroutines unwind, which runs deferred functions of the user,
+// and are gone when Close returns. Running attempts go on, and their results are dropped. Close may
+// be called again.
 func (r *Run) Close() {
 	r.kill()
 	r.gone = true
@@ -181,7 +181,7 @@ func (r *Run) Close() {
 // Discard is Close, for a run whose transaction was undone.
 func (r *Run) Discard() { r.Close() }
 
-// kill ends all coroutines, and forgets everything that is about them.
+// kill ends all coroutines, and clears all state about them.
 //
 // REQUIRES: not called on a coroutine.
 func (r *Run) kill() {
@@ -213,7 +213,7 @@ func (r *Run) put(o *op) {
 	r.wrote, r.durable = true, true
 	var size int
 	var err error
-	if o.hidden && r.image == nil { // while there is an image, it may have a row that the code has not come to
+	if o.hidden && r.image == nil { // while there is an image, it may have a row that the code has not reached
 		size, err = r.st.putNew(r.turn, o.loc, &o.entry)
 	} else {
 		size, err = r.st.put(r.turn, o.loc, &o.entry)
@@ -226,7 +226,7 @@ func (r *Run) put(o *op) {
 	r.bytes += int64(size)
 }
 
-// newID gives an entry a number for its metadata.
+// newID sets the number of an entry's metadata.
 func (r *Run) newID(o *op) {
 	if o.entry.ID == 0 {
 		o.entry.ID = r.st.newID()
@@ -242,14 +242,14 @@ func (r *Run) putMetadata(o *op, m *Metadata) {
 	r.err = r.st.putMetadata(r.turn, o.entry.ID, m)
 }
 
-// drop deletes what is recorded at and inside a location, with all that belongs to it; self
-// includes the entry itself.
+// drop deletes the history inside a location, with all rows that belong to it; self includes the
+// entry itself.
 func (r *Run) drop(loc journal.Location, self bool) error {
 	r.wrote, r.durable = true, true
 	return r.st.drop(r.turn, loc, self)
 }
 
-// setState records what the run as a whole does.
+// setState records the state of the run.
 func (r *Run) setState(s State) {
 	if r.err != nil || r.verify || r.state == s {
 		return
@@ -259,12 +259,11 @@ func (r *Run) setState(s State) {
 	r.err = putState(r.turn, s)
 }
 
-// Refused tells a run that was just opened that the host has refused, for good, what the one before
-// it wanted to write: the next Advance pauses it, with PausedMisuse and the text of the error.
+// Refused reports to a run that was just opened that the host has refused, for good, the writes of
+// the run before it. The next Advance pauses it, with PausedMisuse and the text of the error.
 func (r *Run) Refused(err error) { r.fail(PausedMisuse, err.Error()) }
 
-// maxText is how many bytes of a text about an error are kept: what an error says must not be what
-// cannot be stored.
+// maxText bounds the text of an error, in bytes, so that it can be stored.
 const maxText = 64 << 10
 
 // bounded cuts a text to maxText.
@@ -275,14 +274,14 @@ func bounded(text string) string {
 	return text
 }
 
-// fail has the run paused: the function cannot go on. The first reason counts.
+// fail pauses the run because the function cannot go on. The first reason counts.
 func (r *Run) fail(reason PauseReason, text string) {
 	if r.fault == nil && !r.gone {
 		r.fault = &Pause{Reason: reason, Text: bounded(text)}
 	}
 }
 
-// failForGood is fail for what would do harm again: only Resume lets the run go on.
+// failForGood is fail for a fault that would do harm again: only Resume continues the run.
 func (r *Run) failForGood(reason PauseReason, text string) {
 	if r.fault == nil && !r.gone {
 		r.fail(reason, text)
@@ -302,7 +301,7 @@ func (r *Run) fits(what string, value []byte) error {
 	return nil
 }
 
-// millisUTC returns the time to the millisecond, which is how precisely times are stored.
+// millisUTC rounds a time down to the millisecond, as times are stored.
 func millisUTC(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }
 
 // after returns the time d after another, to the millisecond and not before it.

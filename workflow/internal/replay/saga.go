@@ -25,7 +25,7 @@ func UndoRetry(p RetryPolicy) SagaOption {
 	})
 }
 
-// UndoParallel lets up to n undo handlers of the saga run at the same time.
+// UndoParallel runs up to n undo handlers of the saga at the same time.
 func UndoParallel(n int) SagaOption {
 	return sagaOption(func(o *undoOptions) error {
 		o.parallel = n
@@ -33,14 +33,14 @@ func UndoParallel(n int) SagaOption {
 	})
 }
 
-// A saga is what encloses Compensated steps.
+// A saga encloses Compensated steps.
 type saga struct {
 	parent *saga // nil for the run as a whole, which undoes if it fails or is canceled
 	loc    journal.Location
 }
 
-// Saga runs fn. If fn returns an error, Saga undoes the steps inside that say how: Compensated
-// ones, and those with UndoBy.
+// Saga runs fn. If fn returns an error, Saga undoes the steps inside that are Compensated or have
+// UndoBy.
 func Saga[T any](ctx Context, name string, fn func(ctx Context) (T, error), opts ...SagaOption) (T, error) {
 	var zero T
 	s := ctx.scope()
@@ -95,8 +95,8 @@ func (s *scope) runSaga(o *op, options undoOptions, fn func(inner *scope) ([]byt
 	})
 }
 
-// compensate undoes what is inside of a saga that has failed. That it failed is on record before
-// the first handler runs.
+// compensate undoes the steps inside of a failed saga. The failure is on record before the first
+// handler runs.
 func (s *scope) compensate(o *op, f *Failure, options undoOptions) {
 	r := s.run
 	if len(r.obligations.under(o.loc)) == 0 {
@@ -111,7 +111,7 @@ func (s *scope) compensate(o *op, f *Failure, options undoOptions) {
 	r.rollingBack(-1)
 }
 
-// rollingBack counts the sagas that undo, and keeps the state word.
+// rollingBack counts the sagas that undo, and sets the state of the run.
 func (r *Run) rollingBack(by int) {
 	r.undoing += by
 	switch {
@@ -122,14 +122,14 @@ func (r *Run) rollingBack(by int) {
 	}
 }
 
-// rootSaga runs the workflow function, and undoes what it leaves to be undone: everything if it
-// fails or if the run was canceled, else what is unknown of steps that were given up.
+// rootSaga runs the workflow function, and then undoes: everything if it fails or if the run was
+// canceled, otherwise the steps that were given up.
 func (r *Run) rootSaga(s *scope, invoke func(ctx Context, input []byte) ([]byte, error), input []byte) ([]byte, error) {
 	output, err := invoke(s, input)
-	if out, ok := err.(*outputError); ok { // no failure of the run: what it did is not to be undone
+	if out, ok := err.(*outputError); ok { // the run has not failed, so its steps must not be undone
 		s.misuse(s.owner, out.Error())
 	}
-	if in, ok := err.(*inputError); ok { // what the function would have asked for is not left over
+	if in, ok := err.(*inputError); ok { // operations that the function did not reach are no leftovers
 		r.fail(PausedDiverged,
 			in.Error()+"\n  Runs that are there keep the input that they began with: let the input's type still decode it, or give the workflow another name.")
 		r.hang(s.owner)
@@ -139,7 +139,7 @@ func (r *Run) rootSaga(s *scope, invoke func(ctx Context, input []byte) ([]byte,
 		r.hand(r.replays.pop()) // the run was canceled while it was undoing
 	}
 	var again *restartError
-	back := false // the word stays: the run ends
+	back := false // the state stays: the run ends
 	for {
 		failed := s.Err() != nil || err != nil && !errors.As(err, &again)
 		list := r.obligations.within(failed, journal.Location{})

@@ -10,12 +10,12 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// Context is what a workflow function has.
+// Context gives a workflow function its operations.
 type Context interface {
-	// Info says which run this is and how far it has come.
+	// Info describes the run and its progress.
 	Info() Info
-	// Now is the time of the run: that of the last operation that ended. It is the same when the
-	// function runs again, and never goes backwards.
+	// Now is the time of the run: the time of the last operation that ended. It is the same when
+	// the function runs again, and never goes backwards.
 	Now() time.Time
 	// Rand returns random numbers that are the same in a replay.
 	Rand() *rand.Rand
@@ -31,7 +31,7 @@ type Context interface {
 type Info struct {
 	// Workflow and Version are the name and version of the running definition.
 	Workflow, Version string
-	// RunID names the run, in hexadecimal. A fork (see Import) has its own, also during its replay.
+	// RunID names the run, in hexadecimal. A fork (see Import) has its own, even during its replay.
 	RunID string
 	// Self is the run's actor, from RunOptions.
 	Self Destination
@@ -45,23 +45,20 @@ type Info struct {
 	Replaying bool
 }
 
-// A scope is the implementation of Context: a view of a place. Views of one place differ in their
-// cancellation.
+// A scope implements Context: a view of a place. Views of one place differ in their cancellation.
 type scope struct {
 	*place
 	cancel *cancellation
-	saga   *saga // the innermost one that encloses the scope
+	saga   *saga // the innermost saga around the scope
 }
 
 // A place is a node of the history under which operations are named: the root, an iteration, a
 // branch.
 //
-//  1. Operations are asked for on the owner's coroutine only, while nothing else runs inside on it
-//     (inner).
+//  1. Operations begin on the owner's coroutine only, while no container runs inside on it (inner).
 //  2. next is the ordinal of the next new operation; recorded operations are consumed in the order
 //     of their ordinals.
-//  3. used holds the names that the code has asked for since the place began, so that none is used
-//     twice.
+//  3. used holds the names of the operations of this activation, so that none is used twice.
 type place struct {
 	run    *Run
 	parent *scope
@@ -69,22 +66,22 @@ type place struct {
 	loc    journal.Location
 
 	next     uint32
-	slack    uint32 // ordinals that removed operations may have had and that the history does not show
+	slack    uint32 // ordinals of removed operations that may be missing in the history
 	records  []*record
 	cursor   int  // the first of records that was not consumed, if they are consumed in order
 	byName   bool // the order does not count: records of form 1
 	used     nameSet
 	inner    *op // the container whose body runs on the owner's coroutine
 	ended    bool
-	racing   bool              // inside of a race: what it received may have to go back, and stays on record
-	sealed   bool              // the history has the end of the scope: nothing new begins in it
+	racing   bool              // inside of a race: its messages may have to go back, and stay on record
+	sealed   bool              // the history has the end of the scope: no new operation begins in it
 	renames  map[string]string // new name to recorded name
 	taken    map[uint32]bool   // see take
 	versions map[string]int
 	futures  []*op // begun and perhaps not over
 	cancels  []*cancellation
 	random   *rand.Rand
-	printed  string // what path returns; "" until it was asked for
+	printed  string // the result of path; "" until its first call
 }
 
 // A nameSet is a set of small numbers.
@@ -111,8 +108,7 @@ func (s *scope) with(cancel *cancellation, saga *saga) *scope {
 	return &scope{s.place, cancel, saga}
 }
 
-// newPlace makes the place at loc. While the history is not used up, it fetches what is recorded in
-// it.
+// newPlace makes the place at loc. While there is an image, it fetches the records of the place.
 func (r *Run) newPlace(parent *scope, loc journal.Location) *place {
 	p := &place{run: r, parent: parent, loc: loc}
 	if parent != nil {
@@ -137,7 +133,7 @@ func (r *Run) iteration(o *op, i uint32) *scope {
 	return &scope{r.newPlace(o.s, loc), o.s.cancel, o.s.saga}
 }
 
-// path says for people where the place is: "serve~3/checkout".
+// path returns the path of the place, for people: "serve~3/checkout".
 func (p *place) path() string {
 	if p.printed == "" && len(p.loc) > 0 {
 		p.printed = p.run.names.Path(p.loc)
@@ -145,7 +141,7 @@ func (p *place) path() string {
 	return p.printed
 }
 
-// pathOf is the path of what has a name in the place.
+// pathOf returns the path of an operation in the place.
 func (p *place) pathOf(name string) string {
 	if path := p.path(); path != "" {
 		return path + "/" + name
@@ -168,7 +164,7 @@ func (s *scope) Now() time.Time { return s.run.now }
 
 // Rand implements Context. The numbers depend on the run, its epoch and the place.
 func (s *scope) Rand() *rand.Rand {
-	s.own() // or a body would draw from a sequence that does not go on where it was when it runs again
+	s.own() // or a body could draw from the sequence, which would then differ when the function runs again
 	if s.random == nil {
 		seed := s.run.record.randomSeed()
 		s.random = rand.New(rand.NewPCG(fnv(seed, s.loc), seed))
@@ -206,8 +202,8 @@ func (s *scope) own() {
 func (s *scope) disown(c *coroutine) {
 	switch {
 	case s.run.gone:
-		// A deferred function of the user uses the scope while its coroutine unwinds: the unwinding
-		// goes on.
+		// A deferred function of the user uses the scope while its coroutine unwinds: continue
+		// unwinding.
 		runtime.Goexit()
 	case c == nil:
 		panic(&MisuseError{"a workflow.Context was used outside of its workflow function, such as in the body of a step or on a goroutine of its own"})
@@ -231,7 +227,7 @@ func (p *place) describe() string {
 	return "the workflow function"
 }
 
-// misuse pauses the run with a text that says where. It does not return.
+// misuse pauses the run with a text that names the place in the code. It does not return.
 func (s *scope) misuse(c *coroutine, text string) {
 	s.run.fail(PausedMisuse, text+callSite())
 	s.run.hang(c)
@@ -244,9 +240,8 @@ func (r *Run) hang(c *coroutine) {
 	}
 }
 
-// end ends the scope: what it has started and nobody waited for is waited for, timers are given up,
-// and what the history has of it must have been asked for. It does not return if something is left
-// over.
+// end ends the scope. It waits for operations that the scope has begun, gives up timers, and checks
+// that the code has used all records of the scope. It does not return if a record is left over.
 //
 // REQUIRES: called on the owner's coroutine.
 func (s *scope) end() {
@@ -273,7 +268,7 @@ func (s *scope) end() {
 	}
 }
 
-// leftover returns a recorded operation that the code has not asked for.
+// leftover returns a recorded operation that the code has not used.
 func (p *place) leftover() *record {
 	if !p.byName {
 		if p.cursor < len(p.records) {
@@ -289,7 +284,7 @@ func (p *place) leftover() *record {
 	return nil
 }
 
-// leave forgets a place that has ended.
+// leave removes a place that has ended.
 func (r *Run) leave(p *place) {
 	for i := len(r.places) - 1; i >= 0; i-- {
 		if r.places[i] == p {

@@ -17,7 +17,7 @@ import (
 	. "github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
-// A line is a statement of a workflow function, or a command of a scenario: words, of which some
+// A line is a statement of a workflow function, or a command of a scenario: words, some of which
 // are options (a word or name=value), and a block.
 type line struct {
 	words []string
@@ -134,7 +134,7 @@ func (s *script) duration(text string) time.Duration {
 type env struct {
 	*script
 	in      string
-	path    string // the input, and the iterations and elements around
+	path    string // the input, and the outer iterations and elements
 	futures map[string]func(ctx Context) (string, error)
 	over    map[string]func() bool
 	kids    map[string]*Child[string]
@@ -182,7 +182,7 @@ func (e *env) run(ctx Context, block []*line) (string, error) {
 	return strings.Join(values, " "), nil
 }
 
-// describe says what an error is, as far as crashes do not change it.
+// describe prints an error, without the parts that crashes change.
 func describe(err error) string {
 	text := attempts.ReplaceAllString(err.Error(), "")
 	for word, target := range map[string]error{"canceled": ErrCanceled, "timeout": ErrTimeout, "unknown": ErrOutcomeUnknown} {
@@ -217,7 +217,7 @@ func (e *env) body(l *line, name string) func(sc *StepCtx) (string, error) {
 			select {
 			case <-time.After(e.duration(l.option("lasts"))):
 			case <-sc.Done():
-				return "", Permanent(sc.Err()) // whose context has ended cannot know
+				return "", Permanent(sc.Err()) // a body whose context has ended cannot know
 			}
 		}
 		progress, err := e.count(l, sc)
@@ -265,8 +265,8 @@ func (e *env) body(l *line, name string) func(sc *StepCtx) (string, error) {
 	}
 }
 
-// take lets a body take the time of "takes=1h", or of "takes=1h,1m" by its executions. It ends
-// early with its context, with an error unless it is stubborn; but not at "1h!", which is deaf.
+// take makes a body take the time of "takes=1h", or of "takes=1h,1m" by its executions. It ends
+// early with its context, with an error unless it is stubborn, except at "1h!", which is deaf.
 func (e *env) take(l *line, sc *StepCtx, run int) error {
 	times := strings.Split(l.option("takes"), ",")
 	if times[0] == "" {
@@ -287,7 +287,7 @@ func (e *env) take(l *line, sc *StepCtx, run int) error {
 	return nil
 }
 
-// count has a body count by ten and keep that as its progress, until it returns the number of
+// count makes a body count by ten, with that as its progress, until it returns the number of
 // "counts".
 func (e *env) count(l *line, sc *StepCtx) (string, error) {
 	n, _ := LastProgress[int](sc)
@@ -309,9 +309,9 @@ func (e *env) count(l *line, sc *StepCtx) (string, error) {
 	return "", nil
 }
 
-// undo is the undo of a mark. It leaves a mark of its own if it does not know the result.
+// undo is the undo of a mark. It leaves a mark of its own if the result is unknown.
 func (s *script) undo(sc *StepCtx, l *line, name, result string) error {
-	if f := l.option("undo-blind"); f != "" && !s.flags[f] { // it does not ask whether the result is known
+	if f := l.option("undo-blind"); f != "" && !s.flags[f] { // it does not check whether the result is known
 		return nil
 	}
 	key, known := sc.Undoes()
@@ -356,8 +356,7 @@ func (s *script) undo(sc *StepCtx, l *line, name, result string) error {
 	return nil
 }
 
-// outside does something outside, or undoes it by an undo: each once per key, which no crash takes
-// back.
+// outside has an outside effect, or undoes it by an undo: each once per key. No crash reverts it.
 func (s *script) outside(key, undo string) {
 	s.bodies.Lock()
 	defer s.bodies.Unlock()
@@ -369,7 +368,7 @@ func (s *script) outside(key, undo string) {
 	}
 }
 
-// note notes that something was done or undone. Neither may happen twice in a strict script.
+// note records that an effect was done or undone. Neither may happen twice in a strict script.
 func (s *script) note(sc *StepCtx, name, what string) {
 	sc.OnCommit(func(tx *Tx) error {
 		if s.strict && (*tx.Host().(*state))[name] == what {
@@ -380,8 +379,8 @@ func (s *script) note(sc *StepCtx, name, what string) {
 	note(sc, name, what)
 }
 
-// execute notes that a body runs, and returns how often it has; over must be called when it has
-// ended. No body runs beside another with its key, nor an undo beside what it undoes.
+// execute records that a body runs, and returns the number of its executions; over must be called
+// when it has ended. No body runs beside another with its key, nor an undo beside its step.
 func (s *script) execute(name, key, undoes string) (run int, over func()) {
 	s.bodies.Lock()
 	defer s.bodies.Unlock()
@@ -451,7 +450,7 @@ func (e *env) branches(l *line, f func(name string, body func(ctx Context) (stri
 func (e *env) do(ctx Context, l *line) (string, error) {
 	if strings.Contains(strings.Join(l.words, ""), "$") {
 		l = &line{slices.Clone(l.words), l.block}
-		for i, w := range l.words { // where it is, and the number of an iteration or element
+		for i, w := range l.words { // the path, and the number of an iteration or element
 			l.words[i] = strings.ReplaceAll(strings.ReplaceAll(w, "$$", e.path), "$", e.in)
 		}
 	}
@@ -627,7 +626,7 @@ func (e *env) do(ctx Context, l *line) (string, error) {
 			return "", errors.Join(Join(ctx, name, list...), e.keep(name, outs))
 		}
 		return "", errors.Join(JoinFast(ctx, name, list...), e.keep(name, outs))
-	case "values": // of a join, also of one that has failed
+	case "values": // of a join, even of a failed one
 		return e.futures[name](ctx)
 	case "race":
 		var list []Case[string]
@@ -667,7 +666,7 @@ func (e *env) of(n int) *env {
 	return &inner
 }
 
-// keep has "values" return what the branches of a join have returned.
+// keep makes "values" return the results of the branches of a join.
 func (e *env) keep(name string, outs []string) error {
 	e.futures[name] = func(Context) (string, error) { return fmt.Sprintf("%q", outs), nil }
 	return nil

@@ -20,8 +20,8 @@ import (
 	. "github.com/cairn-run/cairn/workflow/internal/replay"
 )
 
-// Each file of testdata/scripts holds scenarios: the lives of runs, as commands and what they
-// print. README.md has the commands.
+// Each file of testdata/scripts holds scenarios: the lives of runs, as commands and their output.
+// README.md has the commands.
 // `go test -run Scripts -rewrite ./workflow/internal/replay` writes the results anew.
 
 func TestRunScripts(t *testing.T) {
@@ -101,14 +101,14 @@ type script struct {
 	t             *testing.T
 	at            string
 	bubble        bool // of testing/synctest: bodies take time
-	strict        bool // what is done is not done again
+	strict        bool // effects must not happen twice
 	began         time.Time
 	out           strings.Builder
 	functions     map[string]*Function[string, string]
 	flags         map[string]bool
 	calls         int        // of workflow functions
 	stumbles      *rand.Rand // functions panic at some statements
-	life          int        // of the run: the value of what is done in it, if it is not 0
+	life          int        // of the run: the value of its effects, if it is not 0
 	later         []func()   // when nothing else is left to do, one after another
 
 	bodies sync.Mutex                 // guards the rest
@@ -116,8 +116,8 @@ type script struct {
 	keys   map[string][]string        // of their executions
 	times  map[string][]time.Duration // of their executions, after the beginning
 	active map[string]bool            // keys of bodies that run
-	did    map[string]bool            // keys of what was done outside
-	undid  map[string][]string        // the keys of the undos of that
+	did    map[string]bool            // keys of effects outside
+	undid  map[string][]string        // the keys of the undos of these
 	most   int                        // bodies at the same time
 }
 
@@ -136,10 +136,10 @@ func (s *script) printf(format string, args ...any) {
 	s.out.WriteString(strings.TrimRight(positions.ReplaceAllString(fmt.Sprintf(format, args...), "($1)"), " ") + "\n")
 }
 
-// positions are what reports say about places in the code, which is the interpreter's.
+// positions matches the places in the code in reports, which are the interpreter's.
 var positions = regexp.MustCompile(`\([^( ]*?(\w+_test\.go):[^)]*\)`)
 
-// drive goes on until something is so, or nothing happens by itself.
+// drive runs the host until a condition holds, or nothing happens by itself.
 func (s *script) drive(so func() bool) {
 	s.t.Helper()
 	for !s.Drive(memory.Forever, func() bool { s.beside(); return !s.Busy() && so() }) && len(s.later) > 0 {
@@ -149,7 +149,7 @@ func (s *script) drive(so func() bool) {
 	}
 }
 
-// beside runs a body although runs have something to do, if the script says so.
+// beside runs a body even if runs have something to do, if the script says so.
 func (s *script) beside() {
 	if s.flags["beside"] {
 		s.Body()
@@ -180,9 +180,9 @@ func (s *script) control(c *line, h *memory.Actor, f func(t Turn) error) {
 	}
 }
 
-// copies rewinds copies of a run to each of its entries, or forks them up to each, and prints what
-// they come to after messages: entries that come to the same in one line. Meanwhile the process
-// dies time and again.
+// copies rewinds copies of a run to each of its entries, or forks them up to each, and prints their
+// ends after messages: entries with the same end in one line. Meanwhile the process dies
+// repeatedly.
 func (s *script) copies(h *memory.Actor, c *line) {
 	rows, verb := h.Rows.All(), strings.TrimSuffix(c.words[0], "s")
 	recording, err := Export(h.Rows)
@@ -222,7 +222,7 @@ func (s *script) copies(h *memory.Actor, c *line) {
 	}
 }
 
-// padding are what a value has besides, so that it is large.
+// padding is added to a value to make it large.
 var padding = regexp.MustCompile("x{100,}")
 
 // listed returns the history of a run.
@@ -375,7 +375,7 @@ func (s *script) command(c *line) {
 			}
 			return Rewind(t, id)
 		})
-	case "fork": // the run goes on as another, from an entry on
+	case "fork": // the run continues as another, from an entry on
 		h.Shut()
 		id := s.entry(h, name)
 		s.control(c, h, func(t Turn) error {
@@ -388,7 +388,7 @@ func (s *script) command(c *line) {
 			}
 			return err
 		})
-	case "destroy", "lose": // an actor that is lost tells nobody
+	case "destroy", "lose": // a lost actor notifies no other
 		if c.words[0] == "destroy" {
 			must(s.t, h.Transact(func(t *memory.Turn) error { return Destroyed(t) }))
 		}

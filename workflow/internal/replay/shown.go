@@ -8,11 +8,11 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// maxShown is how many bytes a payload may have that is shown as JSON.
+// maxShown is the maximum size of a payload that is shown as JSON, in bytes.
 const maxShown = 64 << 10
 
-// Show fills the fields for JSON: what the payloads say, or a text that says how large they are if
-// they have more than 64 KiB or are not CBOR.
+// Show fills the fields for JSON: the payloads, or a text with their size if they have more than 64
+// KiB or are not CBOR.
 func (s *RunStatus) Show() {
 	s.InputJSON, s.PublishedJSON, s.OutputJSON = payloadJSON(s.Input, s.Codec),
 		payloadJSON(s.Published, s.Codec), payloadJSON(s.Output, s.Codec)
@@ -34,13 +34,13 @@ func payloadJSON(b []byte, codec uint8) json.RawMessage {
 	}
 	out, err := json.Marshal(v)
 	if err != nil {
-		return nil // shownPayload returns nothing of the kind
+		return nil // shownPayload returns no such value
 	}
 	return out
 }
 
-// shownPayload returns a payload as a value that encodes as JSON: what the CBOR says if that can be
-// shown, else the bytes.
+// shownPayload returns a payload as a value that encodes as JSON: the decoded CBOR if that can be
+// shown, else a text with its size and first bytes.
 func shownPayload(b []byte, codec uint8) any {
 	if b == nil {
 		return nil
@@ -54,8 +54,8 @@ func shownPayload(b []byte, codec uint8) any {
 	return fmt.Sprintf("%d bytes: %x", len(b), b[:min(len(b), 64)])
 }
 
-// shownDecoding decodes what there may be in a payload to what JSON knows. Its options are constant
-// and cannot be wrong.
+// shownDecoding decodes payloads to types that JSON can encode. Its options are constant and cannot
+// be wrong.
 var shownDecoding = func() cbor.DecMode {
 	mode, err := cbor.DecOptions{DefaultMapType: reflect.TypeFor[map[string]any](),
 		DefaultByteStringType: reflect.TypeFor[[]byte]()}.DecMode()

@@ -43,7 +43,7 @@ func (s *scope) sleep(name string, deadline func(now time.Time) time.Time) (*sle
 	r := s.run
 	o.live = w
 	if !o.recorded {
-		at := roundUp(deadline(o.entry.Created)) // it is kept to the millisecond
+		at := roundUp(deadline(o.entry.Created)) // stored to the millisecond
 		o.entry.Deadline = at
 		if at.After(o.entry.Created) {
 			r.put(o)

@@ -65,7 +65,7 @@ func OnParentClose(p ParentClose) SpawnOption {
 type ChildError struct {
 	// Name is that of the Spawn, Program that of the workflow.
 	Name, Program string
-	// Status tells how it ended: Failed, Canceled, or Exhausted if it could not be run at all: its
+	// Status says how it ended: Failed, Canceled, or Exhausted if it could not be run at all: its
 	// actor refused to start it, or was destroyed.
 	Status EntryStatus
 	// Err is the child's error, as far as it can be stored.
@@ -201,7 +201,7 @@ func (c *Child[Out]) Result(ctx Context) (Out, error) {
 	return out, nil
 }
 
-// waitFor waits until an operation has ended, or until the scope is canceled, which is the error.
+// waitFor waits until an operation has ended. Its error is that of a canceled scope.
 func (s *scope) waitFor(o *op) error {
 	c := s.owner
 	for !o.done {
@@ -223,7 +223,7 @@ func (s *scope) waitFor(o *op) error {
 	return nil
 }
 
-// Cancel asks the child to cancel itself. It does not wait for it; Result does.
+// Cancel requests that the child cancels itself. It does not wait for the end; Result does.
 func (c *Child[Out]) Cancel(ctx Context, reason string) error {
 	s := ctx.scope()
 	s.own()
@@ -249,7 +249,7 @@ func childID(run *runRecord, loc journal.Location) []byte {
 	return h.Sum(nil)[:16]
 }
 
-// spawnAt starts a child in another actor, or waits on for one that was started.
+// spawnAt starts a child in another actor, or continues to wait for a started one.
 func (s *scope) spawnAt(o *op, p *Program, input []byte, options spawnOptions) {
 	r := s.run
 	if !o.recorded && !r.verify {
@@ -303,9 +303,9 @@ func (r *Run) tell(o *op, verb, reason string) error {
 	})
 }
 
-// askChildren asks the children in other actors that were started before how they ended. A child
-// sends its result when it ends, and the host delivers that; a result that was lost all the same,
-// because an operator skipped it, say, is sent again.
+// askChildren asks children in other actors, started before, how they ended. A child sends its
+// result when it ends, and the host delivers that. A result that was lost, for example because an
+// operator skipped it, is sent again.
 func (r *Run) askChildren() error {
 	for _, o := range r.children {
 		if !o.recorded {
@@ -395,7 +395,7 @@ func (r *Run) pollChildren() error {
 			known = true
 			break
 		}
-		if !known { // it was given up in the meantime
+		if !known { // the Spawn was given up in the meantime
 			r.touched()
 			if err := r.turn.Delete(inboxKey(nil, m.number)); err != nil {
 				return err
@@ -408,21 +408,20 @@ func (r *Run) pollChildren() error {
 // ErrLetter is wrapped by errors of Deliver about a malformed body.
 var ErrLetter = errors.New("workflow: no message of a run")
 
-// Destroyed tells the parent of the actor's run, if there is one that waits, that the actor is
-// being destroyed, and its children what that means for them, as Terminate does.
+// Destroyed reports to the parent, if it waits, that the actor of the run is being destroyed.
 func Destroyed(t Turn) error {
 	f, err := loadFields(t)
 	if err != nil || f.run.ID == [16]byte{} || f.state.Over() {
 		return err
 	}
-	// The parent first: what cannot be read of the history must not keep the news from it.
+	// The parent first: an error in the history must not keep the result from it.
 	if err := report(t, &f.run, Exhausted, nil, &Failure{Message: "the child's actor was destroyed"}); err != nil {
 		return err
 	}
 	return closeChildren(t, &f.run)
 }
 
-// reportEnd tells the parent of a run how it ended.
+// reportEnd sends the result of a run to its parent.
 func reportEnd(t Turn, run *runRecord, state State, output []byte, f *Failure) error {
 	status := Failed
 	switch state {
@@ -462,7 +461,7 @@ func sameDestination(a, b Destination) bool {
 	return a.Type == b.Type && slices.Equal(a.Key, b.Key)
 }
 
-// describeChild says for people what runs where.
+// describeChild returns the program and the actor of a child, for people.
 func describeChild(d Destination, program string) string {
 	if d.Type == "" {
 		return fmt.Sprintf("child %q", program)

@@ -8,13 +8,13 @@ import (
 	"sync/atomic"
 )
 
-// A movement tells another goroutine whether the functions of a run move. A function that blocks
+// A movement shows another goroutine whether the functions of a run move. A function that blocks
 // outside of a step (on a channel, a mutex, the network) holds the goroutine that calls Advance,
-// which cannot look for itself.
+// which cannot check this itself.
 //
 // count is odd while the driver waits for a coroutine to park. It grows with every such wait and
-// with every operation that a function asks for. Its top bit is set while do of Stalled runs, which
-// the driver then waits for.
+// with every operation of a function. Its top bit is set while do of Stalled runs; the driver then
+// waits for do.
 type movement struct {
 	count     atomic.Uint64
 	mu        sync.Mutex
@@ -23,10 +23,10 @@ type movement struct {
 
 const claimed = 1 << 63
 
-// enter notes that a coroutine runs.
+// enter records that a coroutine runs.
 func (m *movement) enter() { m.count.Add(1) }
 
-// leave notes that it has parked. It waits for do of Stalled.
+// leave records that it has parked. It waits for do of Stalled.
 func (m *movement) leave() {
 	for {
 		n := m.count.Load()
@@ -41,12 +41,11 @@ func (m *movement) leave() {
 	}
 }
 
-// move notes that a function has asked for an operation.
+// move records that a function began an operation.
 func (m *movement) move() { m.count.Add(2) }
 
-// Moves returns a number that changes with every operation that the functions of the run ask for,
-// and whether the Advance that goes on waits for a function of the run. It may be called from any
-// goroutine.
+// Moves returns a number that changes with every operation of the run's functions, and whether an
+// Advance is waiting for a function of the run. It may be called from any goroutine.
 func (r *Run) Moves() (n uint64, inside bool) {
 	n = r.moves.count.Load() &^ claimed
 	return n, n&1 == 1
@@ -69,20 +68,20 @@ func (r *Run) Stalled(n uint64, do func()) bool {
 }
 
 // Abandon makes the run useless for good, while an Advance may be waiting for a function that does
-// not return. Should it return, Advance ends with ErrClosed, and the run is closed. It may be
-// called from any goroutine.
+// not return. If the function returns after all, Advance ends with ErrClosed, and the run is
+// closed. It may be called from any goroutine.
 func (r *Run) Abandon() { r.moves.abandoned.Store(true) }
 
-// Blame has the next Advance pause the run, because its function did harm that it would do again:
-// only Resume lets the run go on. The run was just opened.
+// Blame causes the next Advance to pause the run, because its function did harm and would do so
+// again. Only Resume continues it. The run must be newly opened.
 func (r *Run) Blame(reason PauseReason, text string) { r.failForGood(reason, text) }
 
-// maxStack is how many bytes of a stack Stack returns at most.
+// maxStack is the maximum length of the result of Stack, in bytes.
 const maxStack = 16 << 10
 
-// Stack returns where the function is that Advance waits for, and whether it waits: false if it
-// computes, or if that cannot be told because a function of another run of the process computes. If
-// functions of several runs wait, it returns all of their stacks. It stops all goroutines for a
+// Stack returns the stack of the function that Advance waits for, and whether it waits. waits is
+// false if it computes, or if this is unknown because a function of another run computes.
+// If functions of several runs wait, it returns all of their stacks. It stops all goroutines for a
 // moment, and may be called from any of them.
 func (r *Run) Stack() (stack string, waits bool) {
 	buf := make([]byte, 1<<20)
@@ -113,14 +112,14 @@ func (r *Run) Stack() (stack string, waits bool) {
 	return strings.TrimSpace(string(found)), len(found) > 0
 }
 
-// stateOf returns what the first line of a goroutine's stack says of it.
+// stateOf returns the state in the first line of a goroutine's stack.
 func stateOf(g []byte) string {
 	line, _, _ := bytes.Cut(g, []byte("\n"))
 	_, state, _ := bytes.Cut(line, []byte("["))
 	return string(state)
 }
 
-// computes reports whether a goroutine in a state needs nothing but a processor.
+// computes reports whether a goroutine in a state waits for nothing but a processor.
 func computes(state string) bool {
 	for _, busy := range []string{"run", "GC", "preempted", "copystack"} {
 		if strings.HasPrefix(state, busy) {

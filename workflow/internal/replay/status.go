@@ -42,23 +42,23 @@ type RunStatus struct {
 	Epoch   uint32    `json:"epoch,omitempty"`
 	Started time.Time `json:"started,omitzero"`
 	Ended   time.Time `json:"ended,omitzero"`
-	// Waiting lists what the run waits for, Wake is the earliest time among it; zero if it waits
-	// for no time.
+	// Waiting lists the events that the run waits for, Wake is the earliest time among them; zero
+	// if it waits for no time.
 	Waiting []Waiting `json:"waiting,omitempty"`
 	Wake    time.Time `json:"wake,omitzero"`
-	// Cancel says that cancellation was requested, and why.
+	// Cancel is set if cancellation was requested.
 	Cancel *CancelRequest `json:"cancel,omitempty"`
 	Pause  *Pause         `json:"pause,omitempty"`
 	// Failure is why it failed or was canceled; nil otherwise.
 	Failure *Failure `json:"failure,omitempty"`
-	// Published is what the run shows of itself, Output what it returned, both encoded by its
-	// codec: CBOR if Codec is 0.
+	// Published is the published value, Output the result of the run, both encoded by its codec:
+	// CBOR if Codec is 0.
 	Published []byte `json:"-" cbor:"published,omitempty"`
 	Output    []byte `json:"-" cbor:"output,omitempty"`
 	Codec     uint8  `json:"codec,omitempty"`
-	// Input is what the run was started with, encoded as they are.
+	// Input is the input of the run, encoded as they are.
 	Input []byte `json:"-" cbor:"input,omitempty"`
-	// InputJSON, PublishedJSON and OutputJSON are what JSON has of them, after Show.
+	// InputJSON, PublishedJSON and OutputJSON are these payloads in JSON, after Show.
 	InputJSON     json.RawMessage `json:"input,omitempty" cbor:"-"`
 	PublishedJSON json.RawMessage `json:"published,omitempty" cbor:"-"`
 	OutputJSON    json.RawMessage `json:"output,omitempty" cbor:"-"`
@@ -69,8 +69,8 @@ type RunStatus struct {
 	Bytes   int64 `json:"bytes"`
 	Names   int   `json:"names"`
 	Crowded bool  `json:"crowded,omitempty"`
-	// Undo counts what will be undone if the run fails, steps under way that may have to be undone
-	// included. It is 0 for a run that has completed.
+	// Undo counts the steps that will be undone if the run fails, including running steps that may
+	// have to be undone. It is 0 for a run that has completed.
 	Undo int `json:"undo,omitempty"`
 }
 
@@ -80,7 +80,7 @@ type CancelRequest struct {
 	Time   time.Time `json:"time,omitzero"`
 }
 
-// A Waiting is one thing that a run waits for.
+// A Waiting is one event that a run waits for.
 type Waiting struct {
 	ID   EntryID `json:"id"`
 	Path string  `json:"path"` // of names; for people
@@ -126,7 +126,7 @@ func readOutcome(r Reader) (*fields, RunStatus, error) {
 	return f, st, nil
 }
 
-// ReadStatus returns what a run does, as far as its rows say. The error is ErrNoRun, a
+// ReadStatus returns the status of a run, as far as its rows say. The error is ErrNoRun, a
 // *CorruptError, or one of r.
 func ReadStatus(r Reader) (RunStatus, error) {
 	f, st, err := readOutcome(r)
@@ -175,13 +175,13 @@ func ReadStatus(r Reader) (RunStatus, error) {
 		return RunStatus{}, err
 	}
 	if f.state == StateCompleted {
-		st.Undo = 0 // what is on record is for a rewind
+		st.Undo = 0 // the recorded obligations are for a rewind
 	}
 	st.State = derive(f, &st, busy)
 	return st, nil
 }
 
-// derive returns the state with what is derived of it.
+// derive returns the state of the run, which may be derived from its history.
 func derive(f *fields, st *RunStatus, busy bool) State {
 	switch {
 	case f.state.Over():
@@ -203,8 +203,8 @@ func derive(f *fields, st *RunStatus, busy bool) State {
 	return StateSleeping
 }
 
-// waiting returns what an entry that is not over waits for. ok is false for what encloses others,
-// and for a step that is being executed.
+// waiting returns the wait of an entry that is not over. ok is false for containers and for steps
+// that are being executed.
 func (w *walk) waiting(e *walked, entry *Entry) (out Waiting, ok bool, err error) {
 	out = Waiting{ID: entryID(e.loc), Path: w.names.Path(e.loc), Kind: entry.Kind,
 		Since: entry.Created, Until: entry.Deadline}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// stepOptions are what StepOptions set.
+// stepOptions are the values that StepOptions set.
 type stepOptions struct {
 	retry         RetryPolicy
 	timeout       time.Duration
@@ -62,12 +62,12 @@ func notNegativeDuration(option string, d time.Duration) error {
 	return nil
 }
 
-// AtMostOnce records that the body is about to run before it does.
+// AtMostOnce records that the body is about to run before it runs.
 func AtMostOnce() StepOption {
 	return stepOption(func(o *stepOptions) error { o.atMostOnce = true; return nil })
 }
 
-// Deferred lets later operations begin before the step's result is durable.
+// Deferred begins later operations before the step's result is durable.
 func Deferred() StepOption {
 	return stepOption(func(o *stepOptions) error { o.deferred = true; return nil })
 }
@@ -80,7 +80,7 @@ func Sensitive() StepOption {
 // A body is the function of a step: it returns the encoded result.
 type body func(sc *StepCtx) ([]byte, error)
 
-// A stepOp is the memory of a step, in one piece.
+// A stepOp is the memory of a step, in one allocation.
 type stepOp struct {
 	op   op
 	task task
@@ -117,7 +117,7 @@ func bodyOf[T any](p *Program, fn func(sc *StepCtx) (T, error)) body {
 	}
 }
 
-// stepResult returns what a step that has ended came to.
+// stepResult returns the result of a step that has ended.
 func stepResult[T any](o *op) (v T, err error) {
 	if err := o.stepError(); err != nil {
 		return v, err
@@ -126,8 +126,8 @@ func stepResult[T any](o *op) (v T, err error) {
 	return v, nil
 }
 
-// decodeOutput decodes the recorded result. If it cannot be, the program is not the one that
-// recorded it, and it does not return.
+// decodeOutput decodes the recorded result. If that fails, another program recorded it, and
+// decodeOutput does not return.
 //
 // REQUIRES: called on a coroutine.
 func (o *op) decodeOutput(v any) {
@@ -160,7 +160,7 @@ func Do(ctx Context, name string, fn func(sc *StepCtx) error, options ...StepOpt
 	return o.stepError()
 }
 
-// encodedNil is what operations without a result record.
+// encodedNil is the recorded result of operations without a result.
 var encodedNil = []byte{0xF6}
 
 // Begin begins a step and returns at once.
@@ -231,7 +231,7 @@ func (s *scope) stepOptions(name string, options []StepOption) (*stepOptions, er
 	return &all, nil
 }
 
-// attempt has the body of a live step executed until it has ended. t is the memory for it.
+// attempt executes the body of a live step until the step has ended. t is the memory for it.
 func (s *scope) attempt(o *op, t *task, fn body, options *stepOptions) {
 	r := s.run
 	t.o, t.fn, t.options = o, fn, options
@@ -268,7 +268,7 @@ func (s *scope) attempt(o *op, t *task, fn body, options *stepOptions) {
 		t.schedule(t.meta.Due)
 	default:
 		if t.meta.Attempts > 0 && r.record.Boots == 0 {
-			t.meta.Attempts-- // the host ended it in order
+			t.meta.Attempts-- // the host ended it with Rest
 		}
 		_ = t.start()
 	}

@@ -9,19 +9,19 @@ import (
 
 // A store writes the history of one run.
 //
-//  1. Before an entry the names are written that its location refers to.
+//  1. Before an entry, it writes the names in the entry's location.
 //  2. It knows, without reading, which entries have rows elsewhere: metadata, large payloads. These
-//     go with the entry, in its transaction, whether it is overwritten or dropped with all that
-//     encloses it.
-//  3. What it knows is as the transaction has it that goes on; undone takes it back.
+//     are removed in the same transaction as the entry, when it is overwritten or dropped with a
+//     container around it.
+//  3. Its data includes the changes of the open transaction; undone reverts them.
 type store struct {
 	names *journal.Names
 	// maxPayload bounds a payload, in bytes.
 	maxPayload int64
 
-	nextID uint32 // the first number of metadata that is free
+	nextID uint32 // the first free number of metadata
 	root   sideNode
-	log    []sideChange // of the transaction that goes on, to take back
+	log    []sideChange // of the open transaction, to revert
 
 	key, value []byte // buffers
 }
@@ -41,7 +41,7 @@ type sideNode struct {
 	inner map[string]*sideNode // by the next element
 }
 
-// A sideChange is how a location's side was before a change.
+// A sideChange is the side of a location before a change.
 type sideChange struct {
 	loc    string
 	before side
@@ -69,13 +69,13 @@ func newStore(im *image, maxPayload int64) (*store, error) {
 	return st, nil
 }
 
-// begin says that a transaction begins.
+// begin begins a transaction.
 func (st *store) begin() {
 	st.log = st.log[:0]
 	st.names.Begin()
 }
 
-// undone says that the transaction was undone.
+// undone reverts the changes of a transaction that was undone.
 func (st *store) undone() {
 	for i := len(st.log) - 1; i >= 0; i-- {
 		st.root.set(journal.Location(st.log[i].loc), st.log[i].before)
@@ -90,14 +90,14 @@ func (st *store) newID() uint32 {
 	return st.nextID - 1
 }
 
-// put writes an entry. Payloads over the inline limit go to rows of their own. It returns how many
-// bytes the entry's row has. The error is a *TooLargeError, before anything is written, or one of
-// the journal.
+// put writes an entry, and returns the size of its row in bytes. Payloads over the inline limit go
+// to rows of their own. The error is a *TooLargeError, before anything is written, or one of the
+// journal.
 func (st *store) put(j Journal, loc journal.Location, e *Entry) (size int, err error) {
 	return st.write(j, loc, e, false)
 }
 
-// putNew is put of an entry that has no row.
+// putNew is put for an entry that has no row.
 func (st *store) putNew(j Journal, loc journal.Location, e *Entry) (size int, err error) {
 	return st.write(j, loc, e, true)
 }
@@ -143,14 +143,14 @@ func (st *store) putMetadata(j Journal, id uint32, m *Metadata) error {
 	return j.Put(st.key, st.value)
 }
 
-// change writes what an entry has in other rows, as it becomes.
+// change writes the other rows of an entry, from the side before to the side after.
 func (st *store) change(j Journal, loc journal.Location, e *Entry, before, after side) error {
 	if before.id == after.id && journal.SameRefs(before.refs, after.refs) {
 		return nil
 	}
 	st.log = append(st.log, sideChange{string(loc), before})
 	st.root.set(loc, after)
-	// New references come first, so that what both have is not removed in between.
+	// New references come first, so that shared payloads are not removed in between.
 	for i := range after.refs {
 		ref := &after.refs[i]
 		payload := payloadOf(e, ref.Payload)
@@ -167,7 +167,7 @@ func (st *store) change(j Journal, loc journal.Location, e *Entry, before, after
 	return st.forget(j, side{id: differing(before.id, after.id), refs: before.refs})
 }
 
-// differing returns before if it is not after, else 0.
+// differing returns before if it differs from after, else 0.
 func differing(before, after uint32) uint32 {
 	if before == after {
 		return 0
@@ -252,7 +252,7 @@ func payloadName(e *Entry, which int) string {
 	}
 }
 
-// slimmed returns a copy of an entry without the payloads that have references.
+// slimmed returns a copy of an entry without the payloads in refs.
 func slimmed(e *Entry, refs []journal.LargeRef) Entry {
 	slim := *e
 	slim.Large = refs
@@ -320,7 +320,7 @@ func iterationOf(element journal.Location) (uint32, bool) {
 	return s[0].Iteration, true
 }
 
-// forgetAll removes the rows of all sides at and, with self, of a node.
+// forgetAll removes the rows of all sides inside a node and, with self, of the node itself.
 func (st *store) forgetAll(j Journal, loc journal.Location, node *sideNode, self bool) error {
 	for element, inner := range node.inner {
 		if err := st.forgetAll(j, append(append(journal.Location(nil), loc...), element...), inner, true); err != nil {
@@ -343,7 +343,7 @@ func (st *store) forgetOne(j Journal, loc journal.Location, gone side) error {
 	return st.forget(j, gone)
 }
 
-// remove removes one entry, and leaves what is inside of it.
+// remove removes one entry, without the entries inside of it.
 func (st *store) remove(j Journal, loc journal.Location) error {
 	if err := st.forgetOne(j, loc, st.root.get(loc)); err != nil {
 		return err

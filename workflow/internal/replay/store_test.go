@@ -32,8 +32,8 @@ func step(output []byte) Entry {
 	return Entry{Kind: KindStep, Status: Completed, Seq: 1, Created: at(0), Ended: at(3), Output: output}
 }
 
-// Equal payloads have the same rows, which are read when they are asked for. The model says when
-// they go.
+// Equal payloads have the same rows, which are read on demand. The model says when they are
+// removed.
 func TestLargePayloadsAreStoredOnce(t *testing.T) {
 	j := newRows()
 	st := openStore(t, j)
@@ -58,7 +58,7 @@ func TestLargePayloadsAreStoredOnce(t *testing.T) {
 			errorIf(t, len(b) > 1 && !bytes.Equal(b, large), "payload %d of %d is another", which, i)
 		}
 	}
-	// What was not fetched stays when the entry is put again.
+	// A payload that was not fetched stays when the entry is put again.
 	im, err = loadImage(j)
 	must(t, err)
 	e, err := im.find(loc(0)).header()
@@ -119,7 +119,7 @@ func TestLargePayloadsThatAreDamaged(t *testing.T) {
 	}
 }
 
-// modelStore is what the rows should hold: entries by place, with metadata.
+// modelStore is the expected content of the rows: entries by place, with metadata.
 type modelStore map[string]modelEntry
 
 type modelEntry struct {
@@ -127,10 +127,10 @@ type modelEntry struct {
 	metadata bool
 }
 
-// The store against a model: entries with and without metadata and large payloads are put, put
-// again, dropped alone, with what they enclose, and by iterations, in transactions that are undone
-// at times. The rows must be those of the model: no metadata and no payload that nothing refers to,
-// and none missing.
+// The store is compared with a model. Entries with and without metadata and large payloads are put,
+// put again, and dropped: alone, with entries inside, and by iterations, in transactions that are
+// sometimes undone. The rows must be those of the model: no metadata and no payload without
+// references, and none missing.
 func TestStoreAgainstAModel(t *testing.T) {
 	seeds := uint64(2)
 	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
@@ -267,7 +267,7 @@ func (w *tripwire) DeleteRange(start, end []byte) error {
 
 func errOf[T any](_ T, err error) error { return err }
 
-// Errors of the journal come out of whatever reads and writes it.
+// Errors of the journal are returned by all operations that read and write it.
 func TestErrorsOfTheJournal(t *testing.T) {
 	serve := NewFunction("order", func(ctx Context, _ int) (int, error) {
 		return Loop(ctx, "serve", 0, func(it *Iter[int, int]) error {

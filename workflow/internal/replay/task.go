@@ -8,10 +8,10 @@ import (
 
 // A task is a step that has not ended: its attempts, one after another.
 //
-//  1. meta.Attempts counts the executions that have begun. While the next one waits for its time,
-//     meta.Due is set; while one is running, it is zero. The first execution leaves no row before
-//     it ends; all further ones are recorded before they begin. So a cold start knows which
-//     executions a crash has cut off.
+//  1. meta.Attempts counts the executions that have begun. meta.Due is set while the next one waits
+//     for its time, and zero while one is running. The first execution leaves no row before it
+//     ends; all further ones are recorded before they begin. So a cold start knows which executions
+//     a crash has cut off.
 //  2. attempt is the running one. The next is launched only after it has returned, even if the step
 //     has given it up.
 type task struct {
@@ -32,7 +32,7 @@ type task struct {
 	first   Attempt           // the memory of the first attempt
 }
 
-// start has the next attempt launched, as soon as the one before has returned.
+// start launches the next attempt, as soon as the one before has returned.
 func (t *task) start() error {
 	if bound := t.options.retry.maxAttempts(); bound != 0 && t.meta.Attempts >= bound && !t.meta.Due.IsZero() {
 		if t.options.retry.OnExhausted == PauseRun {
@@ -51,8 +51,8 @@ func (t *task) start() error {
 	return nil
 }
 
-// wasCutOff counts the execution that a crash has cut off, and reports whether there may be no
-// further one. One whose result was lost by a fault of the function does not count.
+// wasCutOff counts the execution that a crash has cut off, and reports whether no further one is
+// allowed. It does not count an execution whose result was lost by a fault of the function.
 func (t *task) wasCutOff() bool {
 	if t.options.atMostOnce || t.o.queued {
 		return t.o.queued
@@ -103,7 +103,7 @@ func (t *task) launch() *Attempt {
 	return a
 }
 
-// record writes what is known of a step that goes on.
+// record writes the metadata of a step that goes on.
 func (t *task) record() {
 	r := t.o.s.run
 	if t.save != nil {
@@ -117,8 +117,8 @@ func (t *task) record() {
 	r.putMetadata(t.o, &t.meta)
 }
 
-// heard takes what an attempt tells: that it has returned, that its time is over, or that it has
-// progress to keep.
+// heard handles the news of an attempt: it has returned, its time is over, or it has progress to
+// save.
 func (t *task) heard(a *Attempt) error {
 	o := t.o
 	news := a.take()
@@ -174,15 +174,15 @@ func unknownOutcome() *Failure {
 	return &Failure{Reason: reasonUnknown, Message: ErrOutcomeUnknown.Error()}
 }
 
-// ended takes the outcome of an attempt.
+// ended handles the result of an attempt.
 func (t *task) ended(res result) {
 	if t.decide(res) {
 		t.o.happened()
 	}
 }
 
-// decide decides what follows from the outcome of an attempt: the end of the step, whose outcome is
-// then in the entry, or another attempt.
+// decide handles the result of an attempt: it ends the step, with its outcome in the entry, or
+// schedules another attempt. It reports whether the step is over.
 func (t *task) decide(res result) (over bool) {
 	o, p := t.o, &t.options.retry
 	r := o.s.run
@@ -252,8 +252,8 @@ func (t *task) exhaust(f *Failure) {
 	}
 }
 
-// misused pauses the run, because the body breaks a rule, until an operator resumes it: the body is
-// executed again then, unless it must not be.
+// misused pauses the run until an operator resumes it, because the body breaks a rule. The body is
+// then executed again, unless it must run at most once.
 func (t *task) misused(res *result) {
 	r := t.o.s.run
 	if t.options.atMostOnce {
@@ -284,14 +284,14 @@ func (t *task) settle(f *Failure, status EntryStatus) {
 	t.o.happened()
 }
 
-// resolve ends the step, and runs what the body wants done in the transaction.
+// resolve ends the step, and runs the OnCommit functions of the body in the transaction.
 func (t *task) resolve() error {
 	o := t.o
 	r := o.s.run
 	if res := t.refused; res != nil {
 		t.refused = nil
 		seq, ended := o.entry.Seq, o.entry.Ended
-		o.entry.Seq, o.entry.Ended = 0, time.Time{} // should the step go on, its row says nothing of an end
+		o.entry.Seq, o.entry.Ended = 0, time.Time{} // if the step goes on, its row must have no end
 		if !t.decide(*res) {
 			return errNotYet
 		}
@@ -299,8 +299,8 @@ func (t *task) resolve() error {
 	}
 	for _, fn := range t.commits {
 		if err := r.transact(o, fn); err != nil {
-			// What fn did is undone, and the attempt has failed. What follows is written in the
-			// next transaction.
+			// The changes of fn are undone, and the attempt has failed. The next transaction writes
+			// the result of that.
 			res := r.program.resultOf(err, &t.options.retry)
 			t.refused, t.commits, o.clean = &res, nil, false
 			return errUndo
@@ -321,7 +321,7 @@ func (t *task) resolve() error {
 // canceled runs when the step's scope was canceled.
 func (t *task) canceled(abandon bool) {
 	if t.o.queued && (!abandon || t.duty != nil) {
-		return // it has ended, and what it has brought counts
+		return // it has ended, and its result counts
 	}
 	if t.attempt != nil {
 		switch {
@@ -332,7 +332,7 @@ func (t *task) canceled(abandon bool) {
 			t.linger()
 		}
 		if !abandon || t.duty != nil {
-			t.unschedule() // its time may be over, and the next one due
+			t.unschedule() // its time may be over, with the next one due
 			return         // it ends when the body has returned
 		}
 		t.attempt.settled = true
@@ -364,13 +364,13 @@ func (t *task) totalTimeout() *Failure {
 	return &Failure{Reason: reasonTimeout, Message: fmt.Sprintf("%v (%v in total)", ErrTimeout, t.options.total)}
 }
 
-// schedule has the next attempt start at a time.
+// schedule starts the next attempt at a time.
 func (t *task) schedule(at time.Time) {
 	t.retry.fire = t.start
 	t.o.s.run.timers.set(&t.retry, at)
 }
 
-// unschedule takes back start and schedule.
+// unschedule undoes start and schedule.
 func (t *task) unschedule() {
 	r := t.o.s.run
 	if i := slices.Index(r.starting, t); i >= 0 {

@@ -44,7 +44,7 @@ func Terminate(t Turn, reason string) error {
 	return reportEnd(t, &f.run, StateTerminated, nil, nil)
 }
 
-// closeChildren tells the children in other actors, which have not ended, that their parent's run
+// closeChildren ends the children in other actors that have not ended, because their parent's run
 // has.
 func closeChildren(t Turn, run *runRecord) error {
 	type open struct {

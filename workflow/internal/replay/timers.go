@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A timer fires once when the run's time has come to it. Timers fire in the order of their times,
-// then of their making.
+// A timer fires once, at a time of the run. Timers fire in the order of their times, then of their
+// making.
 type timer struct {
 	at    time.Time
 	order uint64
@@ -66,7 +66,7 @@ func (q *timers) due(now time.Time) *timer {
 	return heap.Pop(q).(*timer)
 }
 
-// next returns when the first timer fires, zero if none is armed.
+// next returns the time at which the first timer fires, zero if none is armed.
 func (q *timers) next() time.Time {
 	if len(q.list) == 0 {
 		return time.Time{}

@@ -8,7 +8,7 @@ type Turn interface {
 
 	// Now is the transaction's time. It need not be monotonic.
 	Now() time.Time
-	// Value is what [Tx.Host] returns to functions that run inside the transaction.
+	// Value is the result of [Tx.Host] in functions that run inside the transaction.
 	Value() any
 
 	// Receive removes up to limit messages that can be received now from the named queues, and
@@ -28,11 +28,11 @@ type Turn interface {
 // one for its parent.
 type Outgoing struct {
 	To Destination
-	// Verb says what it is: "start", "cancel", "terminate" and "ask" for children, "result" for a
-	// parent. Only "start" may create the destination. One of "start" or "ask" that cannot be
-	// delivered is handed to [Undeliverable].
+	// Verb is "start", "cancel", "terminate" or "ask" for children, "result" for a parent. Only
+	// "start" may create the destination. If a "start" or "ask" cannot be delivered, the host
+	// passes it to [Undeliverable].
 	Verb string
-	// Body is in CBOR, and opaque to the host, which hands it to [Deliver] in a transaction of the
+	// Body is in CBOR, and opaque to the host, which passes it to [Deliver] in a transaction of the
 	// destination.
 	Body []byte
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// Compensated is a Step whose effect can be undone: if the enclosing Saga fails, or outside of
-// any saga the run, undo is called with what do returned.
+// Compensated is a Step with a function that undoes it.
 func Compensated[T any](ctx Context, name string, do func(sc *StepCtx) (T, error),
 	undo func(sc *StepCtx, v T) error, options ...StepOption) (T, error) {
 	s := ctx.scope()
@@ -42,14 +41,13 @@ func Compensated[T any](ctx Context, name string, do func(sc *StepCtx) (T, error
 	return resultOf[T](s, o.entry.Output, nil)
 }
 
-// undoBy is what the option UndoBy sets.
+// undoBy holds the arguments of the option UndoBy.
 type undoBy struct {
 	handler string
 	args    any
 }
 
-// UndoBy names what undoes a step: a handler that WithUndo registered, with arguments that are
-// recorded when the step ends.
+// UndoBy names the handler that undoes a step, registered by WithUndo.
 func UndoBy(handler string, args any) StepOption {
 	return stepOption(func(o *stepOptions) error {
 		o.undo = undoBy{handler, args}
@@ -100,7 +98,7 @@ func (r *Run) undoHandler(name string) func(sc *StepCtx, args []byte) error {
 	return nil
 }
 
-// addProgram says that a child within the run runs a program.
+// addProgram adds the program of a child within the run.
 func (r *Run) addProgram(p *Program) {
 	if p != r.program && !slices.Contains(r.programs, p) {
 		r.programs = append(r.programs, p)
@@ -120,8 +118,8 @@ var errNotAsked = errors.New("the outcome of the step is unknown, and its undo f
 
 var errUndoGone = errors.New("the step that is to be undone was not asked for when the function ran again, so that its undo function is not known")
 
-// undo undoes obligations, in their order, and returns when nothing is left. What it does is not
-// canceled. An undoing leaves no entry: what is left to do is recorded by what is still owed.
+// undo undoes obligations, in their order, and returns when all are undone. It is not canceled. An
+// undoing leaves no entry: the recorded obligations say what remains.
 //
 // REQUIRES: called on the coroutine of the scope.
 func (s *scope) undo(options undoOptions, list []*pledge) {
@@ -156,7 +154,7 @@ func (s *scope) undoOne(p *pledge, retry RetryPolicy) *op {
 	so := new(stepOp)
 	o := &so.op
 	o.s, o.name, o.quiet = s, "undo of "+r.names.Path(p.Entry), true
-	// The location is only what the idempotency key is made of: that of the step has another one.
+	// The location only serves the idempotency key, which must differ from that of the step.
 	o.loc = journal.ChildIteration(nil, p.Entry, 0, 0)
 	o.recorded = p.Attempts > 0
 	o.entry = Entry{Kind: KindStep, Created: r.clock()}
@@ -186,7 +184,7 @@ func (s *scope) undoOne(p *pledge, retry RetryPolicy) *op {
 		}
 		return r.noteUndo(p, nil, func(of *Metadata) { of.Undone = o.entry.Ended })
 	}
-	// It is found here, for the body runs beside the run.
+	// The function is looked up here, because the body runs concurrently with the run.
 	undo := p.undo
 	if p.Handler != "" {
 		undo = func(*StepCtx) error {
@@ -204,9 +202,9 @@ func (s *scope) undoOne(p *pledge, retry RetryPolicy) *op {
 	return o
 }
 
-// noteUndo changes the metadata of the entry that an obligation undoes, or of the innermost entry
-// around it that is left: a rewind has to know that the effect is gone, although the iteration that
-// had it is deleted. It changes nothing outside of within.
+// noteUndo changes the metadata of the entry that an obligation undoes, or of the innermost
+// remaining entry around it. A rewind must find there that the effect is gone, even if the
+// iteration of the entry is deleted. It changes nothing outside of within.
 func (r *Run) noteUndo(p *pledge, within journal.Location, change func(m *Metadata)) error {
 	at, value, err := r.recordedAround(p.Entry, within)
 	if err != nil || at == nil {

@@ -20,7 +20,7 @@ func (tx *Tx) Host() any {
 	return tx.run.turn.Value()
 }
 
-// transact runs a function of the user within the transaction. Its error is errTx.
+// transact runs a function of the user within the transaction.
 func (r *Run) transact(o *op, fn func(tx *Tx) error) (err error) {
 	r.wrote, r.durable = true, true
 	r.asked++ // it may have filled a queue or changed the state
@@ -35,7 +35,7 @@ func (r *Run) transact(o *op, fn func(tx *Tx) error) (err error) {
 			}
 		}
 		if err != nil {
-			o.entry.Messages = nil // what it answered is undone
+			o.entry.Messages = nil // its replies are undone
 		}
 	}()
 	if fn == nil {
@@ -44,8 +44,7 @@ func (r *Run) transact(o *op, fn func(tx *Tx) error) (err error) {
 	return fn(tx)
 }
 
-// Update runs fn within the transaction that records its result: what it changes and the result
-// become durable together, exactly once.
+// Update runs fn within the transaction that records its result.
 func Update[T any](ctx Context, name string, fn func(tx *Tx) (T, error)) (T, error) {
 	var v T
 	s := ctx.scope()

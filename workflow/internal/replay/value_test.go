@@ -104,7 +104,7 @@ func TestMetadataIsTheDocumentedBytes(t *testing.T) {
 	}
 }
 
-// noEntries are bytes that are refused.
+// noEntries are bytes that must be refused.
 var noEntries = []struct {
 	what, hex string
 	newer     bool
@@ -146,7 +146,7 @@ func TestEntriesThatAreNone(t *testing.T) {
 	errorIf(t, err == nil, "an unknown kind is written")
 }
 
-// Whatever is decoded without an error is encoded to the same bytes: an entry has one encoding.
+// Decoded values are encoded to the same bytes: an entry has one encoding.
 func FuzzDecodeEntry(f *testing.F) {
 	for _, v := range entryVectors {
 		f.Add(unhex(f, v.hex))
@@ -166,7 +166,7 @@ func FuzzDecodeEntry(f *testing.F) {
 			return
 		}
 		if b[0] == journal.Form1 {
-			// It is written in form 2 from then on, and that keeps all of it.
+			// It is then written in form 2, which keeps all of it.
 			b, err = journal.AppendEntry(nil, &e)
 			must(t, err)
 			again, err := decodeEntry(nil, b)
@@ -195,7 +195,7 @@ func FuzzDecodeMetadata(f *testing.F) {
 	})
 }
 
-// Bodies that are no letters are refused.
+// Invalid letters are refused.
 func FuzzDeliver(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0xA0})
@@ -209,7 +209,7 @@ func FuzzDeliver(f *testing.F) {
 	})
 }
 
-// Rows of obligations and of the inbox that are not what they should be are errors.
+// Invalid rows of obligations and of the inbox are errors.
 func FuzzRows(f *testing.F) {
 	j, place := newRows(), journal.Location{0x14}
 	must(f, putObligation(j, &obligation{
@@ -229,7 +229,7 @@ func FuzzRows(f *testing.F) {
 	})
 }
 
-// wordyError is an error of a user's with more metadata than is stored.
+// wordyError is an error of the user with more metadata than is stored.
 type wordyError struct{ metadata map[string]string }
 
 func (e *wordyError) Error() string                    { return "wordy" }

@@ -31,8 +31,7 @@ type Report struct {
 // errReadOnly is the error of a write during a verification. No write happens.
 var errReadOnly = errors.New("workflow: a verification does not write")
 
-// Verify replays the history of a run with the programs that lookup finds, and writes nothing: it
-// stops at the end of the history.
+// Verify replays the history of a run with the programs that lookup finds, up to its end.
 func Verify(r Reader, lookup func(name string) *Program) (Report, error) {
 	return verify(r, lookup, false)
 }
@@ -74,7 +73,7 @@ func verify(r Reader, lookup func(name string) *Program, ended bool) (Report, er
 	return rep, nil
 }
 
-// missingUndos names what the run owes to undo and the program does not know how to, each once.
+// missingUndos returns the names of the undo functions that the run may need and the program lacks.
 func (r *Run) missingUndos() (list []string) {
 	for _, loc := range r.undoless {
 		list = append(list, "the undo function of step "+strconv.Quote(r.names.Path(loc)))
@@ -105,4 +104,4 @@ func (*verifyTurn) Value() any                                { return nil }
 func (*verifyTurn) Receive([]string, int) ([]Delivery, error) { return nil, errReadOnly }
 func (*verifyTurn) Return([]Delivery) error                   { return errReadOnly }
 func (*verifyTurn) Reply(*Delivery, []byte, *Failure) error   { return errReadOnly }
-func (*verifyTurn) Send(*Outgoing) error                      { return nil } // for what is not recorded
+func (*verifyTurn) Send(*Outgoing) error                      { return nil } // for messages that are not recorded

@@ -2,8 +2,8 @@ package replay
 
 import "fmt"
 
-// Version lets the code change under runs that exist: it returns how new the code is that this
-// run, or iteration, should follow.
+// Version selects the code that this run, or iteration, must follow, so that code can change under
+// existing runs.
 func Version(ctx Context, name string, latest int) int {
 	s := ctx.scope()
 	s.own()
@@ -29,11 +29,11 @@ func (s *scope) version(name string, latest int) int {
 		return 1
 	}
 	if rec != nil && !s.byName && rec != s.records[s.cursor] {
-		// It stands further on: what is in between diverges, or the gate was moved.
+		// It stands further on: operations in between diverge, or the gate was moved.
 		s.diverge(KindVersion, name, s.records[s.cursor])
 	}
-	// A gate is asked for also where nothing else may begin, so that the answer is the same when
-	// the function runs again.
+	// A gate is recorded even where nothing else may begin, so that the result is the same when the
+	// function runs again.
 	detached := s.with(newCancellation(nil, true), s.saga)
 	o := new(op)
 	if err := detached.beginOp(o, KindVersion, name); err != nil {
@@ -53,7 +53,7 @@ func (s *scope) version(name string, latest int) int {
 // code.
 func Patched(ctx Context, name string) bool { return Version(ctx, name, 2) >= 2 }
 
-// Removed says that an operation was removed from the code, where it stood: runs whose history
+// Removed declares, in its place, that an operation was removed from the code. Runs whose history
 // has it skip it, with all that is recorded inside it. A new operation of the scope does not get
 // its name.
 func Removed(ctx Context, name string, kind Kind) {
@@ -83,7 +83,7 @@ func Removed(ctx Context, name string, kind Kind) {
 	}
 	if !s.byName {
 		if rec != s.records[s.cursor] {
-			return // it comes later, and this call was perhaps moved; the operation before it tells
+			return // it comes later, and this call was perhaps moved; the operation before it diverges
 		}
 		s.cursor++
 	}
@@ -99,7 +99,7 @@ func Removed(ctx Context, name string, kind Kind) {
 	case e.Status.Over() || r.verify && !waited:
 		return
 	default:
-		// It would be shown as waiting for ever.
+		// Otherwise it would be shown as waiting for ever.
 		o.entry = Entry{Kind: KindRemoved, Status: Completed, Ordinal: rec.ordinal, Created: e.Created}
 		o.resolve = func() error { return r.drop(rec.loc, false) }
 		if !waited {
@@ -113,8 +113,8 @@ func Removed(ctx Context, name string, kind Kind) {
 	o.wait(s.owner)
 }
 
-// waitedFor reports whether the code, as far as the history shows, went on in the scope only when
-// an operation had ended, whose record was just consumed: the rest must not come earlier now.
+// waitedFor reports whether the code waited for the end of an operation, whose record was just
+// consumed, before it went on in the scope. If so, the rest must not come earlier now.
 func (s *scope) waitedFor(e *Entry) (bool, error) {
 	if s.byName {
 		return false, nil
@@ -126,8 +126,8 @@ func (s *scope) waitedFor(e *Entry) (bool, error) {
 	return err == nil && e.Status.Over() && !next.Created.Before(e.Ended), err
 }
 
-// Renamed says that an operation has another name now: in histories that have it as from, to
-// finds it. A new operation of the scope does not get the old name.
+// Renamed declares that an operation has a new name: in histories that have it as from, to finds
+// it. A new operation of the scope does not get the old name.
 func Renamed(ctx Context, from, to string) {
 	s := ctx.scope()
 	s.own()
