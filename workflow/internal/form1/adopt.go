@@ -15,7 +15,7 @@ import (
 // A Record is an entry and its place.
 type Record struct {
 	Loc   journal.Location
-	Value []byte         // what was stored; nil in a record of Adopt
+	Value []byte         // the stored value; nil in a record of Adopt
 	Entry *journal.Entry // in form 2; nil in a record for Adopt
 }
 
@@ -28,10 +28,9 @@ type Record struct {
 //   - An ended entry gets the number of a resolution: inner before outer, else in the order of
 //     keys, which within a scope is the order in which names were first used.
 //
-// Records come and go in the order of places, one for each: what is stored goes before what is
-// derived. Numbers do not depend on what was written in form 2 since. about has the metadata by the
-// ids of entries. Names that are new are added to names. The rows themselves do not change: numbers
-// and new names are the same each time until something is written.
+// Records are in the order of places, one for each; stored ones take precedence over derived ones.
+// Numbers do not depend on later rows in form 2. about has the metadata by the ids of entries. New
+// names are added to names. Until something is written, numbers and new names are always the same.
 func Adopt(rows []Record, about map[string]*Metadata, names *journal.Names) ([]Record, error) {
 	h := history{names: names, waits: make(map[string]*wait)}
 	for _, row := range rows {
@@ -44,14 +43,14 @@ func Adopt(rows []Record, about map[string]*Metadata, names *journal.Names) ([]R
 			return nil, err
 		}
 	}
-	h.records = append(h.records, h.derived...) // after what is stored, which goes before them at the same place
+	h.records = append(h.records, h.derived...) // at the same place, stored records take precedence
 	slices.SortStableFunc(h.records, func(a, b Record) int { return bytes.Compare(a.Loc, b.Loc) })
 	h.records = slices.CompactFunc(h.records, func(a, b Record) bool { return bytes.Equal(a.Loc, b.Loc) })
 	h.resolve()
 	return h.records, nil
 }
 
-// A history is what Adopt has made so far.
+// A history is the result of Adopt so far.
 type history struct {
 	names   *journal.Names
 	records []Record
@@ -60,7 +59,7 @@ type history struct {
 	order   []*wait
 }
 
-// take adds what one row is: an entry with its branches, or a part of a wait.
+// take adds one row: an entry with its branches, or a part of a wait.
 func (h *history) take(row Record, about map[string]*Metadata) error {
 	key := journal.HistoryKey(nil, row.Loc)
 	e, err := parse(row.Value)
@@ -106,7 +105,7 @@ func (h *history) add(parent journal.Location, name string, e *journal.Entry) er
 	return nil
 }
 
-// branch adds a branch to those of its container. If it is not over there is nothing to say of it.
+// branch adds a branch to those of its container. A branch that is not over gets no entry.
 func (h *history) branch(loc journal.Location, container *journal.Entry, b branch) error {
 	name, _, err := h.names.Index(b.name)
 	if err != nil {
@@ -138,8 +137,8 @@ type wait struct {
 	messages map[int]*journal.Entry
 }
 
-// part reports whether an entry is a part of a wait for messages, and of which: the part is what
-// follows the colon.
+// part reports whether an entry is a part of a wait for messages, and returns the wait and the
+// part: the text after the colon.
 func (h *history) part(loc journal.Location, kind journal.Kind) (parent journal.Location, name, part string, ok bool) {
 	if kind != journal.KindMessage && kind != journal.KindSleep {
 		return nil, "", "", false
@@ -181,7 +180,7 @@ func (w *wait) take(part string, e *journal.Entry) {
 	}
 }
 
-// entry returns the receive that the wait is.
+// entry returns the receive for the wait.
 func (w *wait) entry() *journal.Entry {
 	e := &journal.Entry{Kind: journal.KindReceive}
 	if w.deadline != nil {
@@ -211,7 +210,7 @@ func (w *wait) entry() *journal.Entry {
 	return e
 }
 
-// resolve numbers what is over.
+// resolve numbers the entries that are over.
 func (h *history) resolve() {
 	var seq uint64
 	var open []Record

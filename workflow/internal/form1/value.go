@@ -1,5 +1,5 @@
-// Package form1 reads histories that another engine wrote: BARE, with payloads in CBOR. They are
-// read and never written. docs/keyspace.md says how each kind is understood.
+// Package form1 reads histories that another engine wrote: BARE, with payloads in CBOR. It never
+// writes them. docs/keyspace.md says how each kind is understood.
 package form1
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
 
-// null is what stands for the result of something that ended and returned nothing.
+// null is the result of an operation that ended and returned nothing.
 var null = []byte{0xF6}
 
 // Status words of metadata.
@@ -28,10 +28,10 @@ const (
 	metaLast = metaExhausted
 )
 
-// Metadata knows more of its entry than that of form 2 does.
+// Metadata has more fields than metadata of form 2.
 type Metadata struct {
 	journal.Metadata
-	Number             uint32 // which the caller gives it, instead of the id
+	Number             uint32 // set by the caller, instead of the id
 	status             byte
 	created, completed time.Time
 }
@@ -65,7 +65,7 @@ func (r *bare) tag(last uint64, what string) uint64 {
 
 func (r *bare) present() bool { return r.tag(1, "presence") == 1 }
 
-// optional returns nil for what is absent, and no nil for what is there but empty.
+// optional returns nil if the value is absent, and a non-nil slice if it is empty.
 func (r *bare) optional() []byte {
 	if !r.present() {
 		return nil
@@ -93,7 +93,7 @@ func (r *bare) time() time.Time {
 	return journal.FromMillis(int64(v))
 }
 
-// A branch is what a join or race says of one of its branches.
+// A branch is the data of one branch in a join or race.
 type branch struct {
 	name    string
 	status  journal.EntryStatus
@@ -101,7 +101,7 @@ type branch struct {
 	failure string
 }
 
-// An entry is one with what has no place in an Entry.
+// An entry is a decoded entry with the data that has no field in journal.Entry.
 type entry struct {
 	journal.Entry
 	id       string
@@ -109,8 +109,8 @@ type entry struct {
 	branches []branch
 }
 
-// DecodeEntry takes an entry apart and returns what its value says by itself: Adopt adds what its
-// metadata says, and what other entries say of it. Payloads alias value.
+// DecodeEntry decodes an entry and returns the data of its own value. Adopt adds the data of its
+// metadata and of other entries. Payloads alias value.
 func DecodeEntry(value []byte) (journal.Entry, error) {
 	e, err := parse(value)
 	return e.Entry, err
@@ -237,7 +237,7 @@ func (e *entry) race(winner string) {
 	}
 }
 
-// kindOf returns the kind that form 1 has a word for.
+// kindOf returns the kind of a word in form 1.
 func kindOf(word string) journal.Kind {
 	switch word {
 	case "loop":
@@ -260,8 +260,8 @@ func kindOf(word string) journal.Kind {
 	return journal.KindStep
 }
 
-// decodeMessage reads the map that is the data of a message. Other data, such as the count of a
-// wait, is none.
+// decodeMessage decodes the map with the data of a message. ok is false for other data, such as the
+// count of a wait.
 func decodeMessage(name string, data []byte) (m journal.Delivery, ok bool) {
 	if len(data) == 0 || data[0]>>5 != 5 {
 		return m, false
@@ -286,8 +286,8 @@ func decodeMessage(name string, data []byte) (m journal.Delivery, ok bool) {
 	return m, true
 }
 
-// messageID returns the id of a message, which is a number, a number in a string, or a string, for
-// which it is 0.
+// messageID returns the id of a message: a number, or a number in a string. For other strings it is
+// 0.
 func messageID(raw []byte) uint64 {
 	var number uint64
 	if cbor.Unmarshal(raw, &number) == nil {
@@ -306,7 +306,7 @@ func messageID(raw []byte) uint64 {
 	return 0
 }
 
-// DecodeMetadata takes metadata apart.
+// DecodeMetadata decodes metadata.
 func DecodeMetadata(value []byte) (m Metadata, err error) {
 	form, err := journal.FormOf("metadata", value)
 	if err != nil {
@@ -329,13 +329,13 @@ func DecodeMetadata(value []byte) (m Metadata, err error) {
 	return m, r.End()
 }
 
-// complete adds to an entry what only its metadata knows. An entry that metadata calls completed is
-// that, whether it has a result or not: form 1 stores none for a function that returns nothing.
+// complete adds the data of the metadata to an entry. If the metadata says completed, the entry is,
+// even without a result: form 1 stores none for a function that returns nothing.
 func (m *Metadata) complete(e *journal.Entry) {
 	e.Created = m.created
 	switch {
 	case e.Kind != journal.KindStep && e.Kind != journal.KindLoop:
-		// Other kinds know themselves whether they are over.
+		// Entries of other kinds say themselves whether they are over.
 	case m.status == metaCompleted:
 		e.Status, e.Failure = journal.Completed, nil
 		if e.Output == nil {
@@ -350,8 +350,8 @@ func (m *Metadata) complete(e *journal.Entry) {
 			e.Failure = &journal.Failure{Message: "exhausted"}
 		}
 	case e.Status == journal.Pending:
-		// It failed, and would have been tried again, after a delay that was not stored but follows
-		// from the attempts.
+		// It failed, and would have been tried again. The delay was not stored, but follows from
+		// the attempts.
 		e.Failure = nil
 		if m.status == metaFailed {
 			m.Due = m.LastAttempt.Add(min(100*time.Millisecond<<min(m.Attempts, 16), 30*time.Second))

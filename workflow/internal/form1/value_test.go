@@ -35,15 +35,15 @@ func loc(elements ...any) (l journal.Location) {
 	return l
 }
 
-// The id of all entries of these vectors, and what an entry begins with: the form and that id.
+// The id of all entries of these vectors, and the prefix of an entry: the form and that id.
 const entryID = "67b46c5f-821a-42fa-bd33-9b9968bdb450"
 
 var head = "01 00 24" + hex.EncodeToString([]byte(entryID))
 
-// completed is metadata of a step that is completed: one attempt, begun at 1, ended at 2.
+// completed is metadata of a completed step: one attempt, begun at 1, ended at 2.
 const completed = "01 00 | 02 | 00 | 01 00 00 00 | 01 00 00 00 00 00 00 00 | 01 00 00 00 00 00 00 00 | 01 02 00 00 00 00 00 00 00 | 00 | 00"
 
-// entries are entries after their head.
+// entries are entries without their head.
 var entries = []struct {
 	what  string
 	hex   string
@@ -135,15 +135,15 @@ func TestMetadata(t *testing.T) {
 	if err != nil || m.status != metaExhausted || m.Failure.Message != "no" || m.Undone.UnixMilli() != 7 || m.UndoFailure.Message != "x" {
 		t.Errorf("%+v, %v", m, err)
 	}
-	for _, bytes := range []string{"02 00 00", "01 00 05"} { // of form 2, and a status that is none
+	for _, bytes := range []string{"02 00 00", "01 00 05"} { // of form 2, and an invalid status
 		if _, err := DecodeMetadata(unhex(t, bytes)); err == nil {
 			t.Errorf("%s is accepted", bytes)
 		}
 	}
 }
 
-// At a place with a stored record none is derived, however many records there are, and numbers have
-// no gaps.
+// At a place with a stored record none is derived, regardless of the number of records, and numbers
+// have no gaps.
 func TestStoredRecordsGoBeforeDerivedOnes(t *testing.T) {
 	names := []string{"both", "x", "w", "w:count", "w:0"}
 	for n := range 40 {
@@ -177,7 +177,7 @@ func TestStoredRecordsGoBeforeDerivedOnes(t *testing.T) {
 	}
 }
 
-// Whatever is decoded does not panic, and is adopted or refused.
+// Decoding never panics, and decoded records are adopted or refused.
 func FuzzAdopt(f *testing.F) {
 	for _, v := range entries {
 		f.Add(unhex(f, head+v.hex), unhex(f, completed))

@@ -10,16 +10,16 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// Large payloads stand in rows of their own, by the hash of their content, so that equal ones of a
-// run are stored once. The head counts the entries' payloads that refer to it; the transaction that
-// takes the last reference removes the rows. Since an entry and the heads that it changes are one
-// transaction, a crash leaves no rows that nothing refers to.
+// Large payloads have rows of their own, by the hash of their content, so that equal payloads of a
+// run are stored once. The head row counts the references of entries. The transaction that drops
+// the last reference removes the rows. An entry and the heads that it changes are written in one
+// transaction, so a crash leaves no rows without references.
 
 const (
-	InlineLimit = 16 << 10 // bytes of a payload up to which it stands in its entry
+	InlineLimit = 16 << 10 // the largest payload within its entry, in bytes
 	BlobChunk   = 64 << 10 // bytes of a payload in one row
 
-	// DefaultMaxPayload is how large one result, state or message may be, in bytes, unless a run
+	// DefaultMaxPayload is the maximum size of a result, state or message, in bytes, unless a run
 	// has another limit.
 	DefaultMaxPayload = 16 << 20
 )
@@ -41,7 +41,7 @@ func (e *TooLargeError) Error() string {
 // Is reports whether target is ErrTooLarge.
 func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge }
 
-// AddBlob takes one more reference to a payload, and writes it if it is the first.
+// AddBlob adds a reference to a payload, and writes the payload if it is the first.
 func AddBlob(j Journal, hash *keyspace.WorkflowHash, payload []byte) error {
 	refs, size, err := BlobHead(j, hash)
 	if err != nil {
@@ -59,7 +59,7 @@ func AddBlob(j Journal, hash *keyspace.WorkflowHash, payload []byte) error {
 	return putBlobHead(j, hash, refs+1, size)
 }
 
-// ShareBlob takes one more reference to a payload that is stored.
+// ShareBlob adds a reference to a stored payload.
 func ShareBlob(j Journal, hash *keyspace.WorkflowHash) error {
 	refs, size, err := BlobHead(j, hash)
 	if err != nil {
@@ -71,7 +71,7 @@ func ShareBlob(j Journal, hash *keyspace.WorkflowHash) error {
 	return putBlobHead(j, hash, refs+1, size)
 }
 
-// DropBlob takes a reference back, and removes the payload with the last.
+// DropBlob drops a reference, and removes the payload with the last one.
 func DropBlob(j Journal, hash *keyspace.WorkflowHash) error {
 	refs, size, err := BlobHead(j, hash)
 	switch {
@@ -89,7 +89,7 @@ func putBlobHead(j Journal, hash *keyspace.WorkflowHash, refs, size uint64) erro
 	return j.Put(keyspace.WorkflowBlob.Append(nil, hash, 0), value)
 }
 
-// BlobHead returns how many refer to a payload, 0 if it is not stored, and how long it is.
+// BlobHead returns the number of references to a payload, 0 if it is not stored, and its size.
 func BlobHead(r Reader, hash *keyspace.WorkflowHash) (refs, size uint64, err error) {
 	key := keyspace.WorkflowBlob.Append(nil, hash, 0)
 	value, ok, err := r.Get(key)
@@ -155,7 +155,7 @@ func FetchPayloads(r Reader, e *Entry) error {
 	return nil
 }
 
-// HashOf names a payload.
+// HashOf returns the hash of a payload.
 func HashOf(payload []byte) keyspace.WorkflowHash { return sha256.Sum256(payload) }
 
 // SameRefs reports whether two entries refer to the same payloads.

@@ -1,3 +1,3 @@
-// Package journal has the rows of a run: their keys, names, entries and large values, and how these
-// become bytes. It runs nothing.
+// Package journal encodes and decodes the rows of a run: their keys, names, entries and large
+// values. It runs nothing.
 package journal

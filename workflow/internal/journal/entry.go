@@ -72,7 +72,7 @@ type Entry struct {
 	Kind   Kind
 	Status EntryStatus
 	// Ordinal is the position among the operations of its scope, in the order in which the function
-	// asked for them.
+	// began them.
 	Ordinal uint32
 	// Seq is the number of the resolution that ended the operation, from 1; 0 while it lasts. It
 	// orders the ends of a run's operations. An ended iteration of a loop has the number of the
@@ -83,12 +83,12 @@ type Entry struct {
 	Created, Ended time.Time
 	// ID is the number of the entry's Metadata, 0 if it has none.
 	ID uint32
-	// Codec says how Output, State and Failure.Data are encoded: CodecCBOR, or the number that the
+	// Codec is the encoding of Output, State and Failure.Data: CodecCBOR, or the number that the
 	// run's codec declares.
 	Codec uint8
 
 	// Output is the result, encoded by the run's codec; nil if there is none (a function that
-	// returns nothing has an encoded nil). For a loop it is the value given to Break.
+	// returns nothing has an encoded nil). For a loop it is the argument of Break.
 	Output []byte
 	// Failure is the error; nil if the operation did not fail.
 	Failure *Failure
@@ -101,21 +101,21 @@ type Entry struct {
 
 	// Deadline is the time at which a sleep, a receive or an await ends by itself; zero for never.
 	Deadline time.Time
-	// Iteration is the number of a loop's present iteration, State the state at its begin.
+	// Iteration is the number of a loop's current iteration, State the state at its begin.
 	Iteration uint32
 	State     []byte
 	// Winner is the name of the branch that won a race.
 	Winner string
-	// Queues are the queues that a receive waits for, and Messages the messages that it got. The
-	// Messages of other entries are the ones that they answered, without their bodies: those of a
-	// step, and in a race also those of a loop or race that has dropped such a step.
+	// Queues are the queues that a receive waits for, and Messages the messages that it received.
+	// Other entries list the messages that they answered, without bodies. These entries are steps
+	// and, in a race, also loops and races that have dropped such a step.
 	Queues   []string
 	Messages []Delivery
-	// Resolved is the answer of a version gate, and Latest the latest version that the code offered
-	// then.
+	// Resolved is the result of a version gate, and Latest the latest version in the code at that
+	// time.
 	Resolved, Latest uint32
-	// Child is the actor of a spawned child, and Program its workflow. OnClose is the child's fate
-	// if the run ends before it: 0 nothing, 1 it is canceled, 2 it is terminated.
+	// Child is the actor of a spawned child, and Program its workflow. OnClose is the effect on the
+	// child if the run ends before it: 0 nothing, 1 it is canceled, 2 it is terminated.
 	Child   Destination
 	Program string
 	OnClose uint8
@@ -144,14 +144,14 @@ type Metadata struct {
 	// last error. A loop with a trimmed history has the time of the last undo of one of its steps.
 	Undone      time.Time
 	UndoFailure *Failure
-	// Held is how a step came to an end while its run was paused; nil if it did not.
+	// Held is the end of a step while its run was paused; nil if it did not end.
 	Held *Held
 }
 
-// Held is how a step came to an end while its run was paused; the run has it when it goes on.
+// Held is the end of a step while its run was paused; the run handles it when it goes on.
 type Held struct {
 	Status EntryStatus
-	// Doubt: it may have had an effect although it failed.
+	// Doubt means that it may have had an effect although it failed.
 	Doubt   bool
 	Output  []byte
 	Failure *Failure // nil if it succeeded
@@ -170,7 +170,7 @@ type Failure struct {
 	// Reason is the package's own reason for the end of an operation: "canceled", "timeout",
 	// "unknown" (the outcome of an attempt was lost in a crash), "exhausted", "permanent" or "".
 	Reason string `cbor:"5,keyasint,omitempty" json:"reason,omitempty"`
-	// Metadata is the error's, if it has any that crosses wires.
+	// Metadata is the error's metadata, if it has any that crosses wires.
 	Metadata map[string]string `cbor:"6,keyasint,omitempty" json:"metadata,omitempty"`
 	// Own is the text of the error that has the code, if Message is the text of an error around it.
 	// Readers without access to Message get Own.

@@ -20,7 +20,7 @@ const (
 // ErrNewer is wrapped by errors about rows that a newer version of this package has written.
 var ErrNewer = errors.New("written by a newer version")
 
-// A CorruptError says that a row of a run is not what it should be.
+// A CorruptError says that a row of a run is invalid.
 type CorruptError struct {
 	Key []byte // of the row; nil if it is not known
 	Err error
@@ -36,8 +36,8 @@ func (e *CorruptError) Error() string {
 // Unwrap returns the cause.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// Corrupt makes a CorruptError about a row, whose key it copies. Errors that are one already are
-// returned as they are.
+// Corrupt makes a CorruptError about a row, whose key it copies. It returns a CorruptError, or nil,
+// unchanged.
 func Corrupt(key []byte, err error) error {
 	if _, is := errors.AsType[*CorruptError](err); err == nil || is {
 		return err
@@ -45,9 +45,9 @@ func Corrupt(key []byte, err error) error {
 	return &CorruptError{append([]byte(nil), key...), err}
 }
 
-// A SyntaxError says where the bytes of a value stop being what they should be.
+// A SyntaxError says where the bytes of a value become invalid.
 type SyntaxError struct {
-	What   string // What was being read, such as "entry"
+	What   string // the value that was read, such as "entry"
 	Offset int    // of the byte at fault
 	Reason string
 }
@@ -61,8 +61,8 @@ func Newer(format string, args ...any) error {
 	return fmt.Errorf("workflow: %s: %w", fmt.Sprintf(format, args...), ErrNewer)
 }
 
-// A Decoder takes a value apart. After an error it returns zeros, so that a decoder may check once
-// at the end. It accepts each value in one form only: integers have no leading zeros.
+// A Decoder decodes a value. After an error it returns zeros, so that a caller may check once at
+// the end. It accepts each value in one form only: integers have no leading zeros.
 type Decoder struct {
 	What string // the value, for errors
 	B    []byte
@@ -70,7 +70,7 @@ type Decoder struct {
 	Err  error // the first
 }
 
-// Fail notes the first error.
+// Fail records the first error.
 func (r *Decoder) Fail(at int, reason string) {
 	if r.Err == nil {
 		r.Err = &SyntaxError{r.What, at, reason}
@@ -132,13 +132,13 @@ func (r *Decoder) Take(n uint64) []byte {
 	return r.B[at:r.Off:r.Off]
 }
 
-// Bytes returns what a length precedes.
+// Bytes reads a length and returns as many bytes.
 func (r *Decoder) Bytes() []byte { return r.Take(r.Uvarint()) }
 
 // String is Bytes, as a string.
 func (r *Decoder) String() string { return string(r.Bytes()) }
 
-// Count reads how many items follow, of at least one byte each.
+// Count reads the number of the items that follow, of at least one byte each.
 func (r *Decoder) Count() int {
 	at := r.Off
 	n := r.Uvarint()

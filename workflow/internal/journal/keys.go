@@ -7,12 +7,12 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// A Location is the place of an entry in the history: the tuple bytes that stand in its key after
-// 07 15 02. The root is empty. Each element ends by itself, so a location is a prefix of another
-// one's bytes exactly if it encloses it.
+// A Location is the place of an entry in the history: the tuple bytes in its key after 07 15 02.
+// The root is empty. Each element marks its own end, so a location encloses another one exactly if
+// it is a prefix of its bytes.
 type Location []byte
 
-// HistoryPrefix is what the keys of all entries begin with.
+// HistoryPrefix is the prefix of the keys of all entries.
 var HistoryPrefix = func() string {
 	start, _ := keyspace.WorkflowHistory.Range()
 	return string(start)
@@ -23,13 +23,13 @@ func HistoryKey(dst []byte, loc Location) []byte {
 	return append(append(dst, HistoryPrefix...), loc...)
 }
 
-// HistoryEnd appends the end of the range of a location and all inside it, which begins at its
+// HistoryEnd appends the end of the range of a location and all inside it. The range begins at its
 // HistoryKey.
 func HistoryEnd(dst []byte, loc Location) []byte {
 	return append(HistoryKey(dst, loc), 0xFF)
 }
 
-// ChildName appends the location of what has a name within loc.
+// ChildName appends the location of a name within loc.
 func ChildName(dst []byte, loc Location, name uint32) Location {
 	return tuple.AppendUint(append(dst, loc...), uint64(name))
 }
@@ -54,7 +54,7 @@ func FieldKey(dst []byte, f keyspace.Field) []byte {
 	return keyspace.WorkflowField.Append(dst, f)
 }
 
-// ElementEnd returns how long the first element of loc is: 0 if it is empty or no location.
+// ElementEnd returns the length of the first element of loc: 0 if loc is empty or invalid.
 func ElementEnd(loc Location) int {
 	if len(loc) == 0 {
 		return 0
@@ -76,7 +76,7 @@ func ElementEnd(loc Location) int {
 	return at + 1
 }
 
-// integerEnd returns how long the integer at the beginning of b is: 0 if there is none of up to
+// integerEnd returns the length of the integer at the beginning of b: 0 if there is none of up to
 // four bytes.
 func integerEnd(b []byte) int {
 	if len(b) == 0 || b[0] < 0x14 || b[0] > 0x18 || len(b) < 1+int(b[0]-0x14) {
@@ -98,7 +98,7 @@ func ParentOf(loc Location) Location {
 	return loc[:last:last]
 }
 
-// Depth returns how many elements loc has.
+// Depth returns the number of elements of loc.
 func (loc Location) Depth() (n int) {
 	for len(loc) > 0 {
 		end := ElementEnd(loc)
@@ -114,7 +114,7 @@ func (loc Location) Depth() (n int) {
 // Encloses reports whether inner is loc or lies inside it.
 func (loc Location) Encloses(inner Location) bool { return bytes.HasPrefix(inner, loc) }
 
-// Segments takes a location apart. It fails for bytes that are no location.
+// Segments decodes a location. It fails for bytes that are no location.
 func (loc Location) Segments() (keyspace.Location, error) {
 	if len(loc) == 0 {
 		return nil, nil

@@ -12,7 +12,7 @@ import (
 const (
 	MaxName      = 256    // bytes of a name
 	MaxNames     = 65_536 // distinct names of a run
-	CrowdedNames = 1_000  // distinct names from which on a run is warned of
+	CrowdedNames = 1_000  // distinct names above which a run gets a warning
 )
 
 // A NameError says why a name cannot be used.
@@ -27,15 +27,15 @@ func (e *NameError) Error() string {
 
 // Names is the registry of the names in the locations of a run: a name keeps its first index.
 //
-//  1. Indexes are given in sequence from 0, and never again.
-//  2. The first names, as many as Written says, are in the journal; Write puts the rest. Before a
-//     row with an index is written, the names must be written, in the same transaction.
+//  1. Indexes are given in sequence from 0, and never reused.
+//  2. The first names, as many as Written returns, are in the journal; Write puts the rest. Write
+//     must run before a row with an index is written, in the same transaction.
 //  3. A name stays registered when its transaction is undone; the next transaction writes it.
 type Names struct {
 	list    []string
 	byName  map[string]uint32
 	written int // how many are in the journal, or in the writes of the transaction
-	durable int // as written was when the transaction began
+	durable int // the value of written when the transaction began
 
 	key, value []byte // buffers
 }
@@ -96,7 +96,7 @@ func (n *Names) Index(s string) (i uint32, isNew bool, err error) {
 	return i, true, nil
 }
 
-// Lookup returns the index of a name that is registered.
+// Lookup returns the index of a registered name.
 func (n *Names) Lookup(s string) (i uint32, ok bool) {
 	i, ok = n.byName[s]
 	return i, ok
@@ -113,11 +113,10 @@ func (n *Names) Name(i uint32) string {
 // Len returns the number of names.
 func (n *Names) Len() int { return len(n.list) }
 
-// Written returns how many names are in the journal, the writes of the transaction included.
+// Written returns the number of names in the journal, including writes of the transaction.
 func (n *Names) Written() int { return n.written }
 
-// Crowded reports whether there are so many names that a warning is due: they are probably made
-// from data.
+// Crowded reports whether there are enough names for a warning: they are probably made from data.
 func (n *Names) Crowded() bool { return len(n.list) > CrowdedNames }
 
 // Begin begins a transaction. Undone reverts the writes since.

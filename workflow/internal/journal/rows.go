@@ -23,8 +23,8 @@ type Journal interface {
 	DeleteRange(start, end []byte) error
 }
 
-// A NewPutter is a Journal that saves work where the caller knows that a key has no row: it need
-// not look for the old one.
+// A NewPutter is a Journal with a faster Put for keys that have no row: it need not look for the
+// old one.
 type NewPutter interface {
 	// PutNew is Put of a key that has no row, neither in the store nor by the transaction.
 	PutNew(key, value []byte) error

@@ -39,7 +39,7 @@ const (
 	flagsKnown    = 1<<iota - 1
 )
 
-// What else could be nil has flags of its own.
+// Optional fields of failures and messages have flags of their own.
 const (
 	failureType = 1 << iota
 	failureCode
@@ -65,14 +65,14 @@ const (
 	PayloadMessages
 )
 
-// A LargeRef stands for a payload that is in rows of its own.
+// A LargeRef stands for a payload in rows of its own.
 type LargeRef struct {
 	Payload int // which one of the entry
 	Size    uint64
 	Hash    keyspace.WorkflowHash
 }
 
-// find returns the reference of a payload, nil if it has none.
+// findLarge returns the reference of a payload, nil if it has none.
 func findLarge(refs []LargeRef, payload int) *LargeRef {
 	for i := range refs {
 		if refs[i].Payload == payload {
@@ -82,8 +82,8 @@ func findLarge(refs []LargeRef, payload int) *LargeRef {
 	return nil
 }
 
-// AppendEntry appends the value of an entry. Payloads with a reference in e.Large are appended as
-// that.
+// AppendEntry appends the value of an entry. For payloads with a reference in e.Large it appends
+// the reference.
 func AppendEntry(dst []byte, e *Entry) ([]byte, error) {
 	var flags uint64
 	set := func(flag uint64, on bool) {
@@ -250,8 +250,8 @@ func appendDelivery(dst []byte, m *Delivery, refs []LargeRef, payload int) []byt
 	return dst
 }
 
-// DecodeEntry takes the value of an entry of form 2 apart, into an entry that is zero. Payloads
-// alias value.
+// DecodeEntry decodes the value of an entry of form 2 into an entry that is zero. Payloads alias
+// value.
 func DecodeEntry(e *Entry, value []byte) error {
 	r := Decoder{What: "entry", B: value, Off: 2}
 	kind, status := r.byte(), r.byte()
@@ -277,7 +277,7 @@ func DecodeEntry(e *Entry, value []byte) error {
 	e.Codec = r.byte()
 	refs := flags&FlagLarge != 0
 	present := func(flag uint64, zero func() bool) {
-		// What is flagged says something, or two values would mean the same.
+		// A flagged field must not be zero, or two values would mean the same.
 		if at := r.Off; flags&flag != 0 && zero() {
 			r.Fail(at, "flagged, but nothing there")
 		}
@@ -418,7 +418,7 @@ func (r *Decoder) delivery(e *Entry, refs bool, which int) (m Delivery) {
 	return m
 }
 
-// A Peek is what of an entry's value can be read without decoding it.
+// A Peek is the part of an entry's value that can be read without decoding it.
 type Peek struct {
 	Status  EntryStatus
 	Flags   uint64
@@ -426,8 +426,8 @@ type Peek struct {
 	Seq     uint64
 }
 
-// PeekEntry reads the beginning of a value of form 2. ok is false for other forms and for bytes
-// that are no value, of which decoding will say more.
+// PeekEntry reads the beginning of a value of form 2. ok is false for other forms and for invalid
+// bytes; decoding returns the error of these.
 func PeekEntry(value []byte) (p Peek, ok bool) {
 	if len(value) < 4 || value[0] != Form2 || value[1] != 0 {
 		return p, false
@@ -464,7 +464,7 @@ const (
 	metaKnown = 1<<iota - 1
 )
 
-// Flags of how a step ended while its run was paused.
+// Flags of a Held.
 const (
 	heldDoubt = 1 << iota
 	heldFailure
@@ -516,7 +516,7 @@ func AppendMetadata(dst []byte, m *Metadata) []byte {
 	return dst
 }
 
-// DecodeMetadata takes the value of metadata of form 2 apart. Progress aliases value.
+// DecodeMetadata decodes the value of metadata of form 2. Progress aliases value.
 func DecodeMetadata(m *Metadata, value []byte) error {
 	r := Decoder{What: "metadata", B: value, Off: 2}
 	flags := r.byte()

@@ -6,13 +6,13 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// Kinds and statuses are words wherever people and other programs read them: in JSON, and in CBOR
-// on the wire. In the rows of a run they are numbers.
+// Kinds and statuses are words for people and other programs: in JSON, and in CBOR on the wire. In
+// the rows of a run they are numbers.
 
 // MarshalText returns the word for the kind.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText takes a word that MarshalText returns.
+// UnmarshalText reads a word that MarshalText returns.
 func (k *Kind) UnmarshalText(text []byte) error {
 	for i := range KindLast + 1 {
 		if i.String() == string(text) {
@@ -26,13 +26,13 @@ func (k *Kind) UnmarshalText(text []byte) error {
 // MarshalCBOR returns the word for the kind, as a text string.
 func (k Kind) MarshalCBOR() ([]byte, error) { return cbor.Marshal(k.String()) }
 
-// UnmarshalCBOR takes what MarshalCBOR returns.
+// UnmarshalCBOR reads the encoding of MarshalCBOR.
 func (k *Kind) UnmarshalCBOR(data []byte) error { return unmarshalWord(data, k) }
 
 // MarshalText returns the word for the status.
 func (s EntryStatus) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText takes a word that MarshalText returns.
+// UnmarshalText reads a word that MarshalText returns.
 func (s *EntryStatus) UnmarshalText(text []byte) error {
 	for i := range StatusLast + 1 {
 		if i.String() == string(text) {
@@ -46,7 +46,7 @@ func (s *EntryStatus) UnmarshalText(text []byte) error {
 // MarshalCBOR returns the word for the status, as a text string.
 func (s EntryStatus) MarshalCBOR() ([]byte, error) { return cbor.Marshal(s.String()) }
 
-// UnmarshalCBOR takes what MarshalCBOR returns.
+// UnmarshalCBOR reads the encoding of MarshalCBOR.
 func (s *EntryStatus) UnmarshalCBOR(data []byte) error { return unmarshalWord(data, s) }
 
 func unmarshalWord(data []byte, to interface{ UnmarshalText([]byte) error }) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/rowmap"
 )
 
-// An Actor is what one run belongs to: its rows, its queues, and its state. Its methods only write;
-// see Drive for what lets the run go on.
+// An Actor has one run: its rows, its queues, and its state. Its methods only write; Drive
+// continues the run.
 type Actor struct {
 	*Host
 	Self    wfhost.Destination
@@ -59,7 +59,7 @@ func (a *Actor) Start(p *wfhost.Program, in any, o wfhost.StartOptions) error {
 	})
 }
 
-// Transact runs f in a transaction, after which the run looks at the control rows, and goes on.
+// Transact runs f in a transaction. Then the run reads the control rows, and goes on.
 func (a *Actor) Transact(f func(t *Turn) error) error {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
@@ -81,7 +81,7 @@ func (a *Actor) changed() {
 	a.wakeUp()
 }
 
-// Send puts a message into a queue, and returns its number. The body is in CBOR. reply says whether
+// Send puts a message into a queue, and returns its number. The body is in CBOR. reply is set if
 // the sender waits.
 func (a *Actor) Send(queue string, body []byte, reply bool) uint64 {
 	a.Mu.Lock()
@@ -93,7 +93,7 @@ func (a *Actor) Send(queue string, body []byte, reply bool) uint64 {
 	return a.lastID
 }
 
-// Change changes the state, or something else that the run may look at.
+// Change changes the state, or other data that the run may read.
 func (a *Actor) Change(f func()) {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
@@ -174,23 +174,23 @@ func (a *Actor) advance() {
 	}
 }
 
-// A Turn is a transaction of an actor. It writes through, and keeps how things were before.
+// A Turn is a transaction of an actor. It writes through, and keeps the previous data.
 type Turn struct {
 	*Rows
 	*Queues
 	Actor   *Actor
 	Sent    []wfhost.Outgoing
-	state   *snapshot // before; nil while nobody looked
+	state   *snapshot // before; nil until Value is called
 	replies int       // before
-	letter  *letter   // that is taken in
+	letter  *letter   // that is being delivered
 }
 
-// Turn begins a transaction. The ones of Transact and Drive end by themselves.
+// Turn begins a transaction. Transact and Drive end theirs themselves.
 func (a *Actor) Turn() *Turn {
 	return &Turn{Rows: a.Rows, Queues: a.Queues, Actor: a, replies: len(a.Replies)}
 }
 
-// Wrote reports whether anything has changed. A change of the state always comes with one of rows.
+// Wrote reports whether anything has changed. The state never changes without rows.
 func (t *Turn) Wrote() bool {
 	return t.Changed() || t.Moved() || len(t.Actor.Replies) > t.replies || len(t.Sent) > 0
 }

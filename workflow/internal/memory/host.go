@@ -15,20 +15,20 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/rowmap"
 )
 
-// A Host runs workflows in memory: actors with one run each, and the mail between them. Nothing
-// happens in it by itself: Drive lets things happen. A fault of the host fails the test.
+// A Host runs workflows in memory: actors with one run each, and the mail between them. It does
+// nothing by itself: Drive runs it. A fault of the host fails the test.
 //
 // The clock stands still while there is anything else to do, and then jumps to the next wake time
 // of a run. The bodies of steps run on goroutines, one after another in the order in which they
 // were launched. In a bubble of testing/synctest the clock is that of the bubble, and bodies run at
 // the same time.
 //
-// Mu guards the host and its actors. Exported methods take it, except Time, Lookup and Turn. A test
-// that has one goroutine may use fields between calls, in conditions of Drive, and in bodies while
-// they run one after another.
+// Mu guards the host and its actors. Exported methods lock it, except Time, Lookup and Turn. A test
+// with one goroutine may use fields between calls, in conditions of Drive, and in bodies while they
+// run one after another.
 type Host struct {
 	Mu sync.Mutex
-	// Programs are the programs by name. The name "" is that of histories which do not say theirs.
+	// Programs are the programs by name. The name "" is for histories that do not name theirs.
 	Programs map[string]*wfhost.Program
 	// Options are the options of runs, except Programs and Self.
 	Options wfhost.RunOptions
@@ -36,7 +36,7 @@ type Host struct {
 	Now time.Time
 	// Fresh makes the state of a new actor; nil for none.
 	Fresh func(self wfhost.Destination) any
-	// Refused are the errors with which mail to actors comes back, by Name.
+	// Refused are the errors with which mail to actors returns, by Name.
 	Refused map[string]error
 	// Begin is called, with Mu, before the body of an attempt begins; it may be nil.
 	Begin func(a *Actor, attempt *wfhost.Attempt)
@@ -44,10 +44,10 @@ type Host struct {
 	Trace func(t *Turn)
 	// Limit bounds the events of one Drive.
 	Limit int
-	// Racing: in a bubble, bodies run beside the driver, which does not wait until they block.
+	// Racing: in a bubble, the driver does not wait until running bodies block.
 	Racing bool
-	// Patient: Drive ends when only paused runs are left, which would try again. Otherwise the
-	// clock jumps for them, too.
+	// Patient: Drive ends when only paused runs that would try again are left. Otherwise the clock
+	// jumps for them, too.
 	Patient bool
 
 	// CrashAt is the number of the commit at which the process dies, from 1: before it, or after it
@@ -74,7 +74,7 @@ type Host struct {
 	dying   bool // a body, or a condition, has called Crash
 }
 
-// Forever is a time that does not come.
+// Forever is a time that is never reached.
 var Forever = time.Unix(1<<40, 0)
 
 var errStuck = errors.New("the run does not come to rest")
@@ -102,7 +102,7 @@ func inBubble() (in bool) {
 	return true
 }
 
-// Use replaces the programs, as a deploy does. It takes effect when a run is opened the next time.
+// Use replaces the programs, as a deploy does. It takes effect the next time that a run is opened.
 func (h *Host) Use(programs ...*wfhost.Program) {
 	h.t.Helper()
 	h.Mu.Lock()
@@ -158,9 +158,9 @@ func (h *Host) actor(d wfhost.Destination) *Actor {
 	return a
 }
 
-// Drive lets things happen until until returns true, which it reports, or nothing is left that
-// happens before or at the limit. The clock then stands at the limit, unless that is Forever. until
-// is called between any two events, without Mu; it may be nil.
+// Drive runs events until until returns true, which it reports, or no event is left up to the
+// limit. The clock then stands at the limit, unless that is Forever. until is called between any
+// two events, without Mu; it may be nil.
 func (h *Host) Drive(limit time.Time, until func() bool) bool {
 	h.t.Helper()
 	h.Mu.Lock()
@@ -196,7 +196,7 @@ func (h *Host) Drive(limit time.Time, until func() bool) bool {
 	return false
 }
 
-// step does one thing, and reports whether there was one.
+// step runs one event, and reports whether there was one.
 func (h *Host) step(limit time.Time) bool {
 	if h.dying {
 		h.dying = false
@@ -231,14 +231,14 @@ func (h *Host) Idle() bool {
 		!slices.ContainsFunc(h.bodies, func(b *body) bool { return !b.started || b.returned })
 }
 
-// unlocked does something that waits.
+// unlocked calls f, which waits, without Mu.
 func (h *Host) unlocked(f func()) {
 	h.Mu.Unlock()
 	defer h.Mu.Lock()
 	f()
 }
 
-// wakeUp has the driver look again.
+// wakeUp causes the driver to look for events again.
 func (h *Host) wakeUp() {
 	select {
 	case h.events <- struct{}{}:
@@ -272,7 +272,7 @@ func (h *Host) tick(limit time.Time) bool {
 	return true
 }
 
-// tickBubble waits until something happens, next wants to wake, or the limit has come.
+// tickBubble waits until an event happens, the wake time of next, or the limit.
 func (h *Host) tickBubble(next *Actor, limit time.Time) bool {
 	if next == nil && (len(h.bodies) == 0 && limit == Forever || !time.Now().Before(limit)) {
 		return false
@@ -305,8 +305,8 @@ func (h *Host) tickBubble(next *Actor, limit time.Time) bool {
 	return true
 }
 
-// commit commits a transaction, and reports whether the process died doing so. One that wrote
-// nothing is not counted.
+// commit commits a transaction, and reports whether the process died in it. It does not count a
+// transaction that wrote nothing.
 func (h *Host) commit(t *Turn) (died bool) {
 	if !t.Wrote() {
 		t.commit()
@@ -331,12 +331,12 @@ func (h *Host) commit(t *Turn) (died bool) {
 	return died
 }
 
-// Crash makes the process die now and restart. In a body or a condition of Drive, it returns first.
+// Crash ends the process now and restarts it. In a body or a condition of Drive, it returns first.
 func (h *Host) Crash() {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
 	if h.driving {
-		h.dying = true // a crash waits for bodies, perhaps for the one that calls
+		h.dying = true // a crash waits for bodies, perhaps for the caller's
 		return
 	}
 	h.crash()
@@ -347,8 +347,8 @@ func (h *Host) crash() {
 	h.drop()
 }
 
-// Close drops what is in memory, and waits until it is gone. The next Drive opens all runs again,
-// as after a crash.
+// Close drops all memory, and waits until it is gone. The next Drive opens all runs again, as after
+// a crash.
 func (h *Host) Close() {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -363,7 +363,7 @@ func (h *Host) drop() {
 	h.await(nil)
 }
 
-// await waits until the bodies of an actor have returned, and forgets them; nil is all actors.
+// await waits until the bodies of an actor have returned, and removes them; nil is all actors.
 func (h *Host) await(a *Actor) {
 	of := func(b *body) bool { return a == nil || b.a == a }
 	for {
@@ -406,13 +406,13 @@ func (h *Host) Rest() {
 	}
 }
 
-// A letter is what a run sends another.
+// A letter is a message between runs.
 type letter struct {
 	from *Actor
 	m    wfhost.Outgoing
 }
 
-// deliver hands over the oldest letter.
+// deliver delivers the oldest letter.
 func (h *Host) deliver() {
 	h.t.Helper()
 	l := h.mail[0]
@@ -431,14 +431,14 @@ func (h *Host) deliver() {
 	if err != nil {
 		h.t.Fatalf("%s to %v: %v", l.m.Verb, l.m.To, err)
 	}
-	// The transaction that takes it in is the one that takes it off.
+	// The transaction that delivers the letter also removes it from the mail.
 	h.mail = h.mail[1:]
 	t.letter = &l
-	to.started = true // also if the process dies after the commit; Advance finds out if there is no run
+	to.started = true // even if the process dies after the commit; Advance finds out if there is no run
 	if h.commit(t) {
 		return
 	}
-	if l.m.Verb == "terminate" || l.m.Verb == "start" && to.Last.Ended { // what is in memory is about what was
+	if l.m.Verb == "terminate" || l.m.Verb == "start" && to.Last.Ended { // the run in memory is an old one
 		to.shut()
 		h.await(to)
 	}
@@ -451,10 +451,10 @@ type body struct {
 	attempt  *wfhost.Attempt
 	started  bool
 	returned bool
-	blocked  context.Context // what it waits for to end; nil if it does not say so
+	blocked  context.Context // the context that it waits for in Block; nil if it does not
 }
 
-// busy reports whether the host must wait for the body's next act.
+// busy reports whether the host must wait for the body.
 func (b *body) busy() bool {
 	return b.started && !b.returned && (b.blocked == nil || b.blocked.Err() != nil)
 }
@@ -462,7 +462,7 @@ func (b *body) busy() bool {
 // busy reports whether Drive must wait for a body. In a bubble it never must.
 func (h *Host) busy() bool { return !h.bubble && slices.ContainsFunc(h.bodies, (*body).busy) }
 
-// Busy reports whether a body runs beside a condition of Drive, outside of a bubble.
+// Busy reports whether a body runs concurrently with a condition of Drive, outside of a bubble.
 func (h *Host) Busy() bool {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -480,8 +480,8 @@ func (h *Host) land() bool {
 	return true
 }
 
-// Body runs the next body until it has returned or blocks, although runs may have more to do. It
-// reports whether there was one.
+// Body runs the next body until it has returned or blocks, even if runs have more to do. It reports
+// whether there was one.
 func (h *Host) Body() bool {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -518,7 +518,7 @@ func (h *Host) begin() bool {
 		h.wakeUp()
 	}
 	go func() {
-		defer func() { // also if the body has called Goexit, as t.FailNow does
+		defer func() { // even if the body has called Goexit, as t.FailNow does
 			cancel()
 			h.Mu.Lock()
 			b.returned = true
@@ -554,14 +554,14 @@ func Block(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Launched returns how many bodies were launched and have not returned.
+// Launched returns the number of bodies that were launched and have not returned.
 func (h *Host) Launched() int {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
 	return len(h.bodies)
 }
 
-// Running returns how many bodies have begun and not returned.
+// Running returns the number of bodies that have begun and not returned.
 func (h *Host) Running() (n int) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -573,7 +573,7 @@ func (h *Host) Running() (n int) {
 	return n
 }
 
-// Waits reports whether an operation waits, or is a step whose body runs, whose path matches.
+// Waits reports whether a waiting operation, or a step whose body runs, has a path that matches.
 func (h *Host) Waits(match func(path string) bool) bool {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()

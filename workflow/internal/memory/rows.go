@@ -73,7 +73,7 @@ func (q *Queues) Restore() {
 	}
 }
 
-// own keeps the queues as they were, because they are about to change.
+// own saves the queues before they change.
 func (q *Queues) own() {
 	if q.before == nil {
 		q.before = maps.Clone(q.lists)

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// A snapshot is a copy of what a pointer points to, for transactions that are undone.
+// A snapshot is a deep copy of the target of a pointer, for transactions that are undone.
 type snapshot struct{ of, copy reflect.Value }
 
-// take copies what p, a pointer that is not nil, points to, with all that it leads to. Channels and
+// take copies the target of p, a pointer that is not nil, and all that it refers to. Channels and
 // functions are shared.
 func take(p any) *snapshot {
 	v := reflect.ValueOf(p)
 	return &snapshot{v, clone(v, map[visit]reflect.Value{})}
 }
 
-// restore makes it again as it was.
+// restore sets the target to the copy.
 func (s *snapshot) restore() { s.of.Elem().Set(s.copy.Elem()) }
 
-// A visit is a pointer, map or slice that has been copied: what is reached in two ways is copied
-// once.
+// A visit is a pointer, map or slice that has been copied. It is copied once, even if several paths
+// lead to it.
 type visit struct {
 	p uintptr
 	n int
@@ -30,7 +30,7 @@ type visit struct {
 func clone(v reflect.Value, seen map[visit]reflect.Value) reflect.Value {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice:
-		if v.IsNil() || v.Type() == reflect.TypeFor[*time.Location]() { // those are known by their address
+		if v.IsNil() || v.Type() == reflect.TypeFor[*time.Location]() { // these are compared by address
 
 			return v
 		}
@@ -89,7 +89,7 @@ func cloneShared(v reflect.Value, at visit, seen map[visit]reflect.Value) reflec
 	return c
 }
 
-// open returns an addressable field so that it can be read and set also if it is not exported.
+// open returns an addressable field that can be read and set even if it is not exported.
 func open(f reflect.Value) reflect.Value {
 	return reflect.NewAt(f.Type(), f.Addr().UnsafePointer()).Elem()
 }

@@ -1,4 +1,4 @@
-// Package rowmap has the rows of a workflow run in memory, for tests.
+// Package rowmap keeps the rows of a workflow run in memory, for tests.
 package rowmap
 
 import (
@@ -15,7 +15,7 @@ type Map struct {
 	undo   []change
 }
 
-// A change is what a key was before.
+// A change is the row of a key before a change.
 type change struct {
 	key   string
 	value []byte

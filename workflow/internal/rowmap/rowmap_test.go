@@ -14,7 +14,7 @@ func pick(r *rand.Rand, alphabet string, most int) (text string) {
 	return text
 }
 
-// TestRowsAgainstAModel changes rows at random, in transactions of which some are undone.
+// TestRowsAgainstAModel changes rows at random, in transactions, some of which are undone.
 func TestRowsAgainstAModel(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	rows := New()
