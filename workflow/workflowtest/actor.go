@@ -8,20 +8,20 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
 
-// An Actor is what one run belongs to: its rows, its queues, and its state. Methods that change
-// something only write; see Env for what lets the run go on.
+// An Actor has one run: its rows, its queues, and its state. Methods that change something only
+// write; methods of Env, such as Wait, continue the run.
 type Actor struct {
 	w *world
 	a *memory.Actor
 }
 
-// values encodes bodies of messages, which are in CBOR whatever the codec of a workflow is.
+// values encodes bodies of messages, which are in CBOR regardless of the codec of a workflow.
 var values = sync.OnceValue(func() *wfhost.Program {
 	return workflow.NewFunction("values",
 		func(workflow.Context, struct{}) (struct{}, error) { return struct{}{}, nil }).Program()
 })
 
-// control runs a control function. After one that changes what has happened, the run is opened
+// control runs a control function. If reopen is set, for a change of the history, the run is opened
 // again.
 func (a *Actor) control(reopen bool, f func(t wfhost.Turn) error) error {
 	a.w.t.Helper()
@@ -36,7 +36,7 @@ func (a *Actor) Cancel(reason string) error {
 	return a.control(false, func(t wfhost.Turn) error { return wfhost.Cancel(t, reason) })
 }
 
-// Terminate ends the run without asking it: see wfhost.Terminate.
+// Terminate ends the run without running its code: see wfhost.Terminate.
 func (a *Actor) Terminate(reason string) error {
 	return a.control(true, func(t wfhost.Turn) error { return wfhost.Terminate(t, reason) })
 }
@@ -46,7 +46,7 @@ func (a *Actor) Pause(reason string) error {
 	return a.control(false, func(t wfhost.Turn) error { return wfhost.Hold(t, reason) })
 }
 
-// Resume lets a paused run go on: see wfhost.Resume.
+// Resume continues a paused run: see wfhost.Resume.
 func (a *Actor) Resume() error { return a.control(false, wfhost.Resume) }
 
 // Retry executes a step again: see wfhost.RetryEntry.
@@ -54,14 +54,14 @@ func (a *Actor) Retry(entry wfhost.EntryID) error {
 	return a.control(true, func(t wfhost.Turn) error { return wfhost.RetryEntry(t, entry) })
 }
 
-// Rewind has the run go on from before an entry: see wfhost.Rewind.
+// Rewind makes the run continue from before an entry: see wfhost.Rewind.
 func (a *Actor) Rewind(entry wfhost.EntryID) error {
 	return a.control(true, func(t wfhost.Turn) error { return wfhost.Rewind(t, entry) })
 }
 
-// Restore replaces the run by a recorded one, which goes on from where it was: see wfhost.Import.
-// Its clock must not be behind, so the Env's is set to when the recording was made, if that is
-// later.
+// Restore replaces the run by a recorded one, which continues from its end: see wfhost.Import. The
+// clock must not be behind the recording, so the Env's clock is moved forward to its time if
+// needed.
 func (a *Actor) Restore(rec *wfhost.Recording) error {
 	return a.control(true, func(t wfhost.Turn) error {
 		if a.w.Now.Before(rec.Manifest.Time) {
@@ -103,8 +103,8 @@ type Request struct {
 	id uint64
 }
 
-// Reply reports whether the message was answered, and decodes the answer into what v points to; nil
-// drops it. If it was answered with an error, that is returned, as a *workflow.FailureError.
+// Reply reports whether the message was answered, and decodes the answer into *v; a nil v drops it.
+// If the answer is an error, Reply returns that, as a *workflow.FailureError.
 func (q *Request) Reply(v any) (answered bool, err error) {
 	w := q.a.w
 	w.t.Helper()
@@ -144,7 +144,7 @@ func (a *Actor) Queued(queue string) int {
 	return len(a.a.Queues.Lists()[queue])
 }
 
-// StateOf returns the state of an actor, which has the type that WithState made.
+// StateOf returns the state of an actor, of the type that WithState made.
 func StateOf[S any](a *Actor) *S {
 	a.w.t.Helper()
 	s, ok := a.a.State.(*S)
@@ -154,14 +154,14 @@ func StateOf[S any](a *Actor) *S {
 	return s
 }
 
-// Change changes the state of an actor, as its actions would, and lets the run look at it.
+// Change changes the state of an actor, as its actions would. The run then reads the new state.
 func Change[S any](a *Actor, f func(s *S)) {
 	a.w.t.Helper()
 	s := StateOf[S](a)
 	a.a.Change(func() { f(s) })
 }
 
-// Status returns what the run does. There must be one.
+// Status returns the status of the run. There must be one.
 func (a *Actor) Status() wfhost.RunStatus {
 	a.w.t.Helper()
 	a.w.Mu.Lock()
@@ -173,7 +173,7 @@ func (a *Actor) Status() wfhost.RunStatus {
 	return s
 }
 
-// Published decodes the value that the run shows of itself (see workflow.Publish) into what v
+// Published decodes the published value of the run (see workflow.Publish) into the value that v
 // points to, and reports whether there is one.
 func (a *Actor) Published(v any) bool {
 	a.w.t.Helper()
@@ -191,8 +191,8 @@ func (a *Actor) Published(v any) bool {
 	return true
 }
 
-// History returns the entries of the run's history that a filter lets through, in the order of
-// their places.
+// History returns the entries of the run's history that a filter selects, in the order of their
+// places.
 func (a *Actor) History(f wfhost.Filter) (list []wfhost.HistoryEntry) {
 	a.w.t.Helper()
 	a.w.Mu.Lock()

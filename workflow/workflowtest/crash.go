@@ -31,29 +31,29 @@ type ActorEnding struct {
 	// order of the requests.
 	Queues  map[string][]string
 	Replies []string
-	// Owed counts what would have to be undone should the run fail; Undone lists which undo
-	// handlers ran, each once.
+	// Owed counts the steps that would be undone if the run failed; Undone lists the undo handlers
+	// that ran, each once.
 	Owed   int
 	Undone []string
 }
 
-// WithTolerance has CrashEverywhere accept an ending that differs from the one without a crash.
-// That is for steps that must run at most once, for instance: a crash has them fail.
+// WithTolerance makes CrashEverywhere accept an ending that differs from the one without a crash.
+// Steps that must run at most once need this, for example, because a crash fails them.
 func WithTolerance(same func(want, got *Ending) bool) Option {
 	return func(o *options) { o.tolerate = same }
 }
 
-// WithCrashes bounds at how many commits CrashEverywhere lets the process die; they are spread
-// evenly over the script. The default, 0, is at all.
+// WithCrashes bounds the commits at which CrashEverywhere crashes the process; they are spread
+// evenly over the script. The default, 0, is all commits.
 func WithCrashes(n int) Option { return func(o *options) { o.crashes = n } }
 
-// CrashEverywhere runs a script in an Env of its own, counts its commits, and runs it again with
-// the process dying before, and again after, each of them. Every time it must come to the same
-// ending: that of the run, what it has published, the actor's state, replies, what was undone, and
-// what is left in queues. If it does not, the test fails with the commit and the difference.
+// CrashEverywhere runs a script in an Env of its own, counts its commits, and runs it again with a
+// crash before, and again after, each of them. Each time the ending must be the same: that of the
+// run, its published value, the actor's state, replies, undone steps, and the messages left in
+// queues. If not, the test fails with the commit and the difference.
 //
-// The script starts the run, sends messages and so on, and must do the same each time. What it
-// asserts is asserted with every crash.
+// The script starts the run, sends messages and so on, and must do the same each time. Its
+// assertions are checked with every crash.
 func CrashEverywhere[In, Out any](t testing.TB, d *workflow.Function[In, Out],
 	script func(env *Env[In, Out]), opts ...Option) {
 	t.Helper()
@@ -63,7 +63,7 @@ func CrashEverywhere[In, Out any](t testing.TB, d *workflow.Function[In, Out],
 	first.Settle()
 	want, commits, o := first.ending(), first.Commits(), first.w.options
 	if t.Failed() {
-		return // what does not work without a crash need not be tried with one
+		return // a script that fails without a crash need not be tried with one
 	}
 	step := 1
 	if o.crashes > 0 {
@@ -108,7 +108,7 @@ func once[In, Out any](t testing.TB, d *workflow.Function[In, Out], script func(
 	return e, env.Crashes() > 0
 }
 
-// ending returns what the Env has come to.
+// ending returns the final state of the Env.
 func (e *Env[In, Out]) ending() *Ending {
 	e.w.t.Helper()
 	e.w.Mu.Lock()
@@ -165,7 +165,7 @@ func (w *world) endingOf(a *memory.Actor) ActorEnding {
 	return e
 }
 
-// commitOf says for people what a transaction is about.
+// commitOf returns the changes of a transaction, for people.
 func commitOf(t *memory.Turn) string {
 	var parts []string
 	if d, err := replay.Changed(t.Rows, t.Written()); err == nil {
@@ -221,7 +221,7 @@ func show(data []byte) string {
 	return fmt.Sprintf("%v", v)
 }
 
-// diff says how got differs; "" if it does not.
+// diff returns the differences between two endings; "" if there are none.
 func (e *Ending) diff(got *Ending) string {
 	var b strings.Builder
 	line := func(actor workflow.Destination, what string, want, got any) {

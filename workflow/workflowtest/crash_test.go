@@ -15,8 +15,8 @@ func attempt(ctx workflow.Context) (int, error) {
 	return workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) { return sc.Attempt(), nil })
 }
 
-// TestCrashEverywhereFindsWhatDependsOnCrashes has workflows that are wrong, each in a way that
-// only a crash shows.
+// TestCrashEverywhereFindsWhatDependsOnCrashes has wrong workflows, each in a way that only a crash
+// shows.
 func TestCrashEverywhereFindsWhatDependsOnCrashes(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -71,7 +71,7 @@ func TestCrashEverywhereFindsWhatDependsOnCrashes(t *testing.T) {
 	}
 }
 
-// TestCrashEverywhereSaysWhichCommit is about what a script asserts.
+// TestCrashEverywhereSaysWhichCommit tests the assertions of a script.
 func TestCrashEverywhereSaysWhichCommit(t *testing.T) {
 	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) { return attempt(ctx) })
 	for _, fatal := range []bool{false, true} {
@@ -91,7 +91,7 @@ func TestCrashEverywhereSaysWhichCommit(t *testing.T) {
 	errorIf(t, text != "broken anyway\n", "%q", text)
 }
 
-// A script must do the same each time. It runs with each of some of the crashes.
+// A script must do the same each time. It runs with some of the crashes.
 func TestCrashEverywhereRunsAScriptOften(t *testing.T) {
 	d := workflow.NewFunction("w", func(ctx workflow.Context, n int) (int, error) {
 		return workflow.Loop(ctx, "l", 0, func(it *workflow.Iter[int, int]) error {
@@ -142,7 +142,7 @@ func TestCrashAtCommit(t *testing.T) {
 	}
 }
 
-// TestCrashLosesWhatABodyReturns also holds that a crash waits for bodies.
+// TestCrashLosesWhatABodyReturns also checks that a crash waits for bodies.
 func TestCrashLosesWhatABodyReturns(t *testing.T) {
 	ended := 0
 	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (int, error) {
@@ -173,7 +173,7 @@ func TestRunThatDoesNotComeToRest(t *testing.T) {
 	wantText(t, text, "the run does not come to rest")
 }
 
-// A body may have the process die: what it returns is lost, and it is executed again.
+// A body may crash the process: its result is lost, and it is executed again.
 func TestCrashInABody(t *testing.T) {
 	var env *workflowtest.Env[none, int]
 	var attempts []int

@@ -9,9 +9,9 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
 
-// Diff says how the histories of two recordings differ, in lines that begin with - for what only a
-// has and + for what only b has; "" if they do not. Times, ids and numbers of attempts are left
-// out, so two runs that did the same do not differ.
+// Diff returns the differences between the histories of two recordings; "" if there are none. Lines
+// that begin with - are only in a, lines with + only in b. Times, ids and numbers of attempts are
+// left out, so two runs that did the same do not differ.
 func Diff(a, b *wfhost.Recording) string {
 	left, right := describe(a), describe(b)
 	where := map[string]int{} // in right
@@ -25,7 +25,7 @@ func Diff(a, b *wfhost.Recording) string {
 		}
 	}
 	var out strings.Builder
-	next := 0 // of right; all that b alone has before it stands in out
+	next := 0 // of right; all lines before it that only b has are in out
 	added := func(until int) {
 		for ; next < until; next++ {
 			if !common[right[next].key] {
@@ -48,7 +48,7 @@ func Diff(a, b *wfhost.Recording) string {
 	return out.String()
 }
 
-// A line says one thing of a recording; key says what it is about.
+// A line is one line of a described recording; key names its subject.
 type line struct{ key, text string }
 
 func describe(rec *wfhost.Recording) (list []line) {
@@ -109,7 +109,7 @@ func text(e *wfhost.HistoryEntry) string {
 	return s
 }
 
-// entries returns what History does.
+// entries returns the result of History.
 func entries(t testing.TB, r wfhost.Reader, f wfhost.Filter) (list []wfhost.HistoryEntry) {
 	t.Helper()
 	for e, err := range wfhost.History(r, f) {

@@ -45,10 +45,10 @@ func WithPrograms(programs ...*wfhost.Program) Option {
 	return func(o *options) { o.programs = append(o.programs, programs...) }
 }
 
-// WithState gives each actor a state: what Tx.Host returns to Update and OnCommit, and what Await
-// looks at, as a *S. fresh returns that of a new actor. If types are named, it holds for actors of
-// these types only. A transaction that is undone, or that a crash prevents, leaves the state as it
-// was before; for that, all that it leads to is copied.
+// WithState gives each actor a state, a *S that fresh makes. Tx.Host returns it to Update and
+// OnCommit, and Await reads it. If types are named, it is for actors of these types only. A
+// transaction that is undone, or that a crash prevents, does not change the state; for that, the
+// state and all that it refers to are copied.
 func WithState[S any](fresh func() *S, types ...string) Option {
 	return func(o *options) {
 		if o.states == nil {
@@ -63,13 +63,13 @@ func WithState[S any](fresh func() *S, types ...string) Option {
 	}
 }
 
-// WithLogger sets what the loggers of workflows write to. The default is nowhere.
+// WithLogger sets the logger of workflows. The default discards messages.
 func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.logger = func() *slog.Logger { return l } }
 }
 
-// WithClock sets when the Env begins. The default is 9 o'clock UTC on the first of June 2026. In a
-// bubble of testing/synctest it has no effect.
+// WithClock sets the time at which the Env begins. The default is 9 o'clock UTC on the first of
+// June 2026. In a bubble of testing/synctest it has no effect.
 func WithClock(start time.Time) Option { return func(o *options) { o.start = start } }
 
 // New returns an Env for a workflow, with nothing started in it.
@@ -95,18 +95,18 @@ func New[In, Out any](t testing.TB, d *workflow.Function[In, Out], opts ...Optio
 	return &Env[In, Out]{w.actor(workflow.Destination{Type: "test", Key: []string{"main"}}), d}
 }
 
-// A world is what an Env is about: a host in memory, and what the test has asked of it.
+// A world is the state of an Env: a host in memory, and the requests of the test.
 type world struct {
 	*memory.Host
 	t       testing.TB
 	options options
-	main    string // name of the program that the Env is of
+	main    string // name of the Env's program
 
 	// Guarded by Mu.
 	stubs    []stub
 	ran      []executed // bodies that were started
 	requests []*Request
-	trace    []string // what the commits were, if CrashEverywhere asks
+	trace    []string // the commits in words, for CrashEverywhere
 }
 
 // An executed is a body that was started.
@@ -121,7 +121,7 @@ type When uint8
 const (
 	// Before: the transaction is lost.
 	Before When = iota
-	// After: the transaction is durable, and what was to follow it has not happened.
+	// After: the transaction is durable, and later events have not happened.
 	After
 )
 
@@ -133,7 +133,7 @@ func (w When) String() string {
 	return "before"
 }
 
-// use replaces the programs. Histories of form 1 do not say of which workflow they are.
+// use replaces the programs. Histories of form 1 do not name their workflow.
 func (w *world) use(programs []*wfhost.Program) {
 	w.t.Helper()
 	w.Use(programs...)
@@ -144,7 +144,7 @@ func (w *world) use(programs []*wfhost.Program) {
 
 func (w *world) actor(d workflow.Destination) *Actor { return &Actor{w, w.Host.Actor(d)} }
 
-// begin notes which body begins, and puts a stub in its place.
+// begin records a body that begins, and replaces it by its stub.
 func (w *world) begin(a *memory.Actor, attempt *wfhost.Attempt) {
 	w.ran = append(w.ran, executed{a, attempt.Name()})
 	for _, s := range slices.Backward(w.stubs) {
@@ -165,8 +165,8 @@ func (e *Env[In, Out]) Start(in In) *Env[In, Out] {
 	return e
 }
 
-// runID returns the id of the run of an actor: the same in each test, so that what is made from it
-// is.
+// runID returns the id of the run of an actor. It is the same in each test, and so are values
+// derived from it.
 func runID(d workflow.Destination) (id [16]byte) {
 	h := uint64(14695981039346656037)
 	for i, s := range append([]string{d.Type}, d.Key...) {
@@ -204,9 +204,9 @@ func (e *UnfinishedError) Error() string {
 	return s
 }
 
-// Result is Wait for what the function has returned: its output, or the error that the run failed
-// with. If the run was cancelled, the error matches workflow.ErrCanceled also if the function
-// returned none. If the run is not over, it is an *UnfinishedError.
+// Result is Wait, but returns the result of the function: its output, or the error with which the
+// run failed. If the run was cancelled, the error matches workflow.ErrCanceled, even if the
+// function returned none. If the run is not over, the error is an *UnfinishedError.
 func (e *Env[In, Out]) Result() (Out, error) {
 	e.w.t.Helper()
 	var out Out
@@ -231,24 +231,23 @@ func (e *Env[In, Out]) Result() (Out, error) {
 	return out, ended
 }
 
-// At returns another actor, in which children run. It is made if it is new.
+// At returns another actor, in which children run. It makes the actor if it is new.
 func (e *Env[In, Out]) At(d workflow.Destination) *Actor {
 	return e.w.actor(d)
 }
 
-// Refuse has what is sent to an actor come back as undeliverable, because of err; nil ends that.
+// Refuse makes messages to an actor undeliverable, with the error err; nil ends that.
 func (e *Env[In, Out]) Refuse(d workflow.Destination, err error) {
 	e.w.Mu.Lock()
 	defer e.w.Mu.Unlock()
 	e.w.Refused[memory.Name(d)] = err
 }
 
-// Stub replaces the bodies of steps from now on. The pattern is that of a path, such as the history
-// shows: names joined by slashes, iterations of loops as ~7; or of the end of one, so a name alone
-// means every step of that name. * stands for any text without a slash, ? for any one character but
-// a slash. That of an undo handler is "undo of " and then that of the step. fn returns what the
-// step's own body would. The last stub that matches counts. It also runs the number of times that
-// the body would.
+// Stub replaces the bodies of steps from now on. The pattern matches a path as in the history,
+// names joined by slashes, iterations of loops as ~7, or the end of one, so a name alone matches
+// every step of that name. * stands for any text without a slash, ? for any one character except a
+// slash. The path of an undo handler is "undo of " and the path of the step. fn returns the result
+// of the body. The last stub that matches counts. It runs as often as the body would.
 func (e *Env[In, Out]) Stub(pattern string, fn func(sc *workflow.StepCtx) (any, error)) *Env[In, Out] {
 	e.w.Mu.Lock()
 	defer e.w.Mu.Unlock()
@@ -256,8 +255,8 @@ func (e *Env[In, Out]) Stub(pattern string, fn func(sc *workflow.StepCtx) (any, 
 	return e
 }
 
-// Calls returns how often bodies were executed of steps whose path matches the pattern (see Stub),
-// stubs included, in all actors.
+// Calls returns the number of executions of bodies of steps whose path matches the pattern (see
+// Stub), including stubs, in all actors.
 func (e *Env[In, Out]) Calls(pattern string) (n int) {
 	e.w.Mu.Lock()
 	defer e.w.Mu.Unlock()
@@ -284,8 +283,8 @@ func (e *Env[In, Out]) Commits() int {
 	return e.w.Host.Commits
 }
 
-// CrashAtCommit makes the process die at the n-th commit since New, counted from 1, and restart at
-// once. The contexts of running bodies end, and the Env waits for the bodies; their results are
+// CrashAtCommit crashes the process at the n-th commit since New, counted from 1, and restarts it
+// at once. The contexts of running bodies end, and the Env waits for the bodies; their results are
 // lost.
 func (e *Env[In, Out]) CrashAtCommit(n int, when When) *Env[In, Out] {
 	e.w.Mu.Lock()
@@ -294,13 +293,13 @@ func (e *Env[In, Out]) CrashAtCommit(n int, when When) *Env[In, Out] {
 	return e
 }
 
-// Crash makes the process die now and restart. In the body of a step, Crash returns first. The
+// Crash crashes the process now and restarts it. In the body of a step, Crash returns first. The
 // process then dies before the run gets a result or progress of the body.
 func (e *Env[In, Out]) Crash() {
 	e.w.Crash()
 }
 
-// Crashes returns how often the process has died.
+// Crashes returns the number of crashes.
 func (e *Env[In, Out]) Crashes() int {
 	e.w.Mu.Lock()
 	defer e.w.Mu.Unlock()
@@ -316,43 +315,43 @@ func (e *Env[In, Out]) Deploy(programs ...*wfhost.Program) {
 	e.w.use(programs)
 }
 
-// Sleep puts all actors to sleep in order: bodies that run are told by their contexts, and count as
-// not run unless they succeed. The next thing that happens wakes them.
+// Sleep puts all actors to sleep in order. The contexts of running bodies end, and bodies count as
+// not run unless they succeed. The next event wakes the actors.
 func (e *Env[In, Out]) Sleep() {
 	e.w.t.Helper()
 	e.w.Rest()
 }
 
-// Wait lets happen what is to happen, and the clock jump as far as runs want, until the run is over
-// or nothing is left to do: it waits for a message, say, or is paused. It returns the run's status.
+// Wait runs the workflow, and moves the clock to each wake time, until the run is over or nothing
+// is left to do: it waits for a message, for example, or is paused. Wait returns the run's status.
 func (e *Env[In, Out]) Wait() wfhost.RunStatus {
 	e.w.t.Helper()
 	e.w.Drive(memory.Forever, e.a.Over)
 	return e.Status()
 }
 
-// Settle lets happen what can happen without the clock moving.
+// Settle runs everything that is due without moving the clock.
 func (e *Env[In, Out]) Settle() {
 	e.w.t.Helper()
 	e.w.Drive(e.Now(), nil)
 }
 
-// Advance lets d pass, and happen what is to happen meanwhile. Paused runs try again when it is
-// time for that.
+// Advance moves the clock by d, and runs everything that is due meanwhile. Paused runs try again at
+// their time.
 func (e *Env[In, Out]) Advance(d time.Duration) {
 	e.w.t.Helper()
 	e.w.Drive(e.Now().Add(d), nil)
 }
 
-// Until is Wait until a condition holds, and reports whether it does. It is looked at between any
-// two things that happen.
+// Until is Wait until a condition holds, and reports whether it does. It checks the condition
+// between any two events.
 func (e *Env[In, Out]) Until(cond func() bool) bool {
 	e.w.t.Helper()
 	return e.w.Drive(memory.Forever, cond)
 }
 
 // Reach is Until an operation whose path matches the pattern (see Stub) waits, or is a step whose
-// body runs, in any actor. If that does not come, it fails the test.
+// body runs, in any actor. If that does not happen, it fails the test.
 func (e *Env[In, Out]) Reach(pattern string) {
 	e.w.t.Helper()
 	if !e.w.Drive(memory.Forever,

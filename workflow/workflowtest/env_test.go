@@ -87,7 +87,7 @@ func TestStub(t *testing.T) {
 	}
 }
 
-// TestStubOfAnUndoHandler also holds that the pattern of a step does not mean its undo handler.
+// TestStubOfAnUndoHandler also checks that the pattern of a step does not match its undo handler.
 func TestStubOfAnUndoHandler(t *testing.T) {
 	undone := ""
 	d := workflow.NewFunction("w", func(ctx workflow.Context, _ none) (none, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-run/cairn/workflow/workflowtest"
 )
 
-// inTest stands in for the *testing.T that a test has.
+// inTest replaces the *testing.T of a test.
 type inTest struct{ testing.TB }
 
 func (inTest) Helper()                      {}
@@ -61,7 +61,7 @@ func ExampleEnv_Reach() {
 	// cancelled
 }
 
-// This workflow is wrong: what it returns depends on how often the process has died.
+// This workflow is wrong: its result depends on how often the process has died.
 func ExampleCrashEverywhere() {
 	d := workflow.NewFunction("count", func(ctx workflow.Context, _ struct{}) (int, error) {
 		return workflow.Step(ctx, "work", func(sc *workflow.StepCtx) (int, error) { return sc.Attempt(), nil })
@@ -74,7 +74,7 @@ func ExampleCrashEverywhere() {
 	//     with it:         completed: 2
 }
 
-// A run that the old code has begun is held against the new.
+// A run of the old code is compared with the new code.
 func ExampleReplay() {
 	define := func(names ...string) *workflow.Function[struct{}, int] {
 		return workflow.NewFunction("etl", func(ctx workflow.Context, _ struct{}) (int, error) {

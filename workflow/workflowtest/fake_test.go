@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
-// A fake is a test that is to fail: it keeps what it was told.
+// A fake is a test that must fail: it keeps the messages.
 type fake struct {
 	testing.TB
 	text     strings.Builder
@@ -17,7 +17,7 @@ type fake struct {
 	cleanups []func()
 }
 
-// failing runs f as a test of its own, and returns what it failed with; "" if it did not.
+// failing runs f as a test of its own, and returns its failure; "" if there is none.
 func failing(t *testing.T, f func(t testing.TB)) string {
 	t.Helper()
 	fake := &fake{TB: t}

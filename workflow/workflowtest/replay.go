@@ -13,10 +13,10 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
 
-// Replay replays a recorded run with a program, and fails the test if they do not agree: if the
-// function asks for something else than the history has, or returns something else than the run
-// came to. No step is executed and nothing is written. Programs besides d are those of
-// WithPrograms; other options have no effect.
+// Replay replays a recorded run with a program, and fails the test if they do not agree: the
+// function calls other operations than the history has, or returns another result than the run. It
+// executes no step and writes nothing. Programs besides d are those of WithPrograms; other options
+// have no effect.
 func Replay[In, Out any](t testing.TB, d *workflow.Function[In, Out], rec *wfhost.Recording, opts ...Option) {
 	t.Helper()
 	if problem := replayed(d.Program(), rec, opts); problem != nil {
@@ -25,9 +25,9 @@ func Replay[In, Out any](t testing.TB, d *workflow.Function[In, Out], rec *wfhos
 	}
 }
 
-// ReplayDir is Replay for all recordings in files whose paths match a pattern (see filepath.Glob);
-// that there is none fails the test as well. Keep a folder of recordings for each version that was
-// released: testdata/v1/*.rec, testdata/v2/*.rec.
+// ReplayDir is Replay for all recordings in files whose paths match a pattern (see filepath.Glob).
+// It fails the test if there is none. Keep a folder of recordings for each released version:
+// testdata/v1/*.rec, testdata/v2/*.rec.
 func ReplayDir[In, Out any](t testing.TB, d *workflow.Function[In, Out], pattern string, opts ...Option) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -57,7 +57,7 @@ func replayed(p *wfhost.Program, rec *wfhost.Recording, opts []Option) error {
 	rows := memory.Recorded(rec)
 	report, err := wfhost.Replay(rows, func(name string) *wfhost.Program {
 		for _, other := range append([]*wfhost.Program{p}, o.programs...) {
-			if other.Name() == name || name == "" { // histories of form 1 do not say of which workflow they are
+			if other.Name() == name || name == "" { // histories of form 1 do not name their workflow
 				return other
 			}
 		}
@@ -76,7 +76,7 @@ func replayed(p *wfhost.Program, rec *wfhost.Recording, opts []Option) error {
 	return agree(p, &s, &report)
 }
 
-// agree holds what the function came to against what the run came to.
+// agree compares the result of the function with the result of the run.
 func agree(p *wfhost.Program, s *wfhost.RunStatus, report *wfhost.Report) error {
 	switch s.State {
 	case wfhost.StateCompleted, wfhost.StateFailed, wfhost.StateCancelled:
@@ -88,7 +88,7 @@ func agree(p *wfhost.Program, s *wfhost.RunStatus, report *wfhost.Report) error 
 			", and the function goes on to something that the history does not have")
 	}
 	switch {
-	case s.State == wfhost.StateCancelled: // whatever the function returns
+	case s.State == wfhost.StateCancelled: // with any result of the function
 	case s.Failure != nil && report.Failure == nil:
 		return errors.New("the run failed, and the function now returns " + show(report.Output) +
 			": " + s.Failure.Message)
@@ -105,8 +105,8 @@ func agree(p *wfhost.Program, s *wfhost.RunStatus, report *wfhost.Report) error 
 	return nil
 }
 
-// sameValue reports whether two encoded outputs of a program are of the same value. An encoding of
-// another time need not be the one of today.
+// sameValue reports whether two encoded outputs of a program have the same value. Old encodings may
+// differ from current ones.
 func sameValue(p *wfhost.Program, a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -125,13 +125,12 @@ func sameValue(p *wfhost.Program, a, b []byte) bool {
 	return bytes.Equal(again[0], again[1])
 }
 
-// RecordVariable is the variable of the environment that has Record write files.
+// RecordVariable is the environment variable that makes Record write files.
 const RecordVariable = "CAIRN_RECORD"
 
-// Record keeps a recording in a file. A file that exists is left as it is, because it is of a
-// version that was released: name a new folder for each. One that does not is written if the
-// environment has RecordVariable set, with its folders; otherwise that it is missing fails the
-// test.
+// Record keeps a recording in a file. It leaves an existing file as it is, because that belongs to
+// a released version: use a new folder for each. If the file is missing, Record writes it, with its
+// folders, if RecordVariable is set in the environment; otherwise it fails the test.
 func Record(t testing.TB, file string, rec *wfhost.Recording) {
 	t.Helper()
 	_, err := os.Stat(file)
@@ -157,7 +156,7 @@ func Record(t testing.TB, file string, rec *wfhost.Recording) {
 	t.Logf("recorded %s", file)
 }
 
-// Load reads a recording out of a file, such as Record or an operator's export has written.
+// Load reads a recording from a file, written by Record or by an operator's export.
 func Load(t testing.TB, file string) *wfhost.Recording {
 	t.Helper()
 	data, err := os.ReadFile(file)

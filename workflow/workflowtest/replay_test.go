@@ -14,9 +14,9 @@ import (
 	"github.com/cairn-run/cairn/workflow/workflowtest"
 )
 
-// booking is a workflow as it was first released, and as it was changed since, rightly and wrongly:
-// "a" is a step, "?a" one that a patch adds, "-a" one that was removed, "a>b" says that one was
-// renamed, "~" sleeps, and "!" fails.
+// booking is a workflow in its first version and in later ones, right and wrong. "a" is a step,
+// "?a" a step that a patch adds, "-a" a removed one, "a>b" a renamed one, "~" sleeps, and "!"
+// fails.
 func booking(operations string) *workflow.Function[none, none] {
 	return workflow.NewFunction("booking", func(ctx workflow.Context, _ none) (none, error) {
 		var err error
@@ -51,7 +51,7 @@ func TestChangedFunctionsReplay(t *testing.T) {
 	sleeping := env.Export()
 	env.Wait()
 	over := env.Export()
-	for _, tt := range []struct{ what, operations, sleeping, over string }{ // what is in the reports; "" if it replays
+	for _, tt := range []struct{ what, operations, sleeping, over string }{ // texts in the reports; "" if it replays
 		{"the same", bookingV1, "", ""},
 		{"a step more, patched", "reserve ?check charge ~ mail archive", "", ""},
 		{"a step more", "reserve check charge", "the code asks for: step \"check\" (", `if workflow.Patched(ctx, "…")`},
@@ -70,7 +70,7 @@ func TestChangedFunctionsReplay(t *testing.T) {
 			if errorIf(t, (want == "") != (text == ""), "%s: %q", tt.what, text); want != "" {
 				wantText(t, text, want)
 			}
-			if tt.what == "a step more" { // and where
+			if tt.what == "a step more" { // the place, too
 				wantText(t, text, "env_test.go:",
 					`the history has:   step "charge" (completed) at position 1, begun 2026-06-01 09:00:00.000 UTC`)
 			}
@@ -78,7 +78,7 @@ func TestChangedFunctionsReplay(t *testing.T) {
 	}
 }
 
-// TestPatchedRunGoesOn takes a run of the old version through a deploy.
+// TestPatchedRunGoesOn deploys the new version under a run of the old one.
 func TestPatchedRunGoesOn(t *testing.T) {
 	env := workflowtest.New(t, booking(bookingV1)).Start(none{})
 	env.Settle()
@@ -161,8 +161,8 @@ func TestDiff(t *testing.T) {
 	errorIf(t, diff != "", "a recording differs from itself:\n%s", diff)
 }
 
-// TestHistoryOfForm1Replays is about testdata/form1.rec, a run as the first documented encoding of
-// histories stores it, which is only read. It also goes on from there.
+// TestHistoryOfForm1Replays is about testdata/form1.rec, a run in the first documented encoding of
+// histories, which is only read. The run also continues from there.
 func TestHistoryOfForm1Replays(t *testing.T) {
 	type state struct {
 		N int `cbor:"n"`

@@ -13,10 +13,9 @@ import (
 	"github.com/cairn-run/cairn/workflow/workflowtest"
 )
 
-// A scenario is a workflow of every kind of operation together with what happens to it. Its
-// recording in testdata/v0 was made when the package was first released; it must replay with the
-// code below for ever, so neither is ever changed. New scenarios go into the folder of the version
-// that is released next.
+// A scenario is a workflow with its events, for every kind of operation. Its recording in
+// testdata/v0 was made when the package was first released. It must replay with the code below for
+// ever, so neither is ever changed. New scenarios go into the folder of the next released version.
 type scenario struct {
 	name   string
 	record func(t *testing.T) *wfhost.Recording
@@ -42,7 +41,7 @@ func scene[In, Out any](name string, d *workflow.Function[In, Out],
 	}
 }
 
-// result runs to the end, and wants an output, or the text of an error.
+// result runs to the end, and checks the output, or the text of an error.
 func result[In, Out any](in In, want string) func(t testing.TB, env *workflowtest.Env[In, Out]) {
 	return func(t testing.TB, env *workflowtest.Env[In, Out]) {
 		t.Helper()
@@ -338,7 +337,7 @@ var scenarios = []scenario{
 			env.Crashes() == 0 && !strings.Contains(s.Failure.Message, "panic: ouch") || env.Calls("undo of take") == 0 {
 			t.Errorf("%+v", s)
 		}
-	}, workflowtest.WithTolerance(func(want, got *workflowtest.Ending) bool { // the last attempt cut off: nobody knows how it ended
+	}, workflowtest.WithTolerance(func(want, got *workflowtest.Ending) bool { // the last attempt is cut off, with an unknown outcome
 		w, g := want.Actors[0], got.Actors[0]
 		return strings.HasPrefix(g.Run, "failed: ") && slices.Equal(w.Undone, g.Undone) && g.Owed == 0
 	})),
@@ -382,7 +381,7 @@ func TestScenariosCrashEverywhere(t *testing.T) {
 
 func recordingOf(s *scenario) string { return "testdata/v0/" + s.name + ".rec" }
 
-// TestRecordedVersionsReplay replays what released versions of the package have recorded.
+// TestRecordedVersionsReplay replays the recordings of released versions of the package.
 func TestRecordedVersionsReplay(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {

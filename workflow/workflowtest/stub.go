@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-run/cairn/workflow/internal/memory"
 )
 
-// A stub stands in for the bodies of steps.
+// A stub replaces the bodies of steps.
 type stub struct {
 	pattern string
 	fn      func(sc *workflow.StepCtx) (any, error)
@@ -19,11 +19,11 @@ type stub struct {
 // return. In a bubble of testing/synctest, a receive from sc.Done() does the same.
 func Block(sc *workflow.StepCtx) error { return memory.Block(sc) }
 
-// undoOf is what the name of the execution of an undo handler begins with.
+// undoOf is the prefix of the name of an undo handler's execution.
 const undoOf = "undo of "
 
-// matches reports whether a pattern matches the path of an operation, or the end of it from the
-// beginning of a name on.
+// matches reports whether a pattern matches the path of an operation, or an end of it that begins
+// with a name.
 func matches(pattern, path string) bool {
 	if i := strings.Index(path, undoOf); i >= 0 {
 		var ok bool
@@ -45,10 +45,10 @@ func matches(pattern, path string) bool {
 }
 
 // glob reports whether a pattern matches a text: * stands for any text without a slash, ? for any
-// one character but a slash.
+// one character except a slash.
 func glob(pattern, text string) bool {
 	p := []rune(pattern)
-	// reach[i] says that the first i runes of the pattern match what was read of the text.
+	// reach[i] means that the first i runes of the pattern match the text read so far.
 	reach := make([]bool, len(p)+1)
 	reach[0] = true
 	stars := func() {
