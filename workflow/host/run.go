@@ -47,7 +47,7 @@ import (
 //	func (r *Run) TryNow()
 //	// Leave announces that the host is about to close the run: Advance launches nothing more.
 //	func (r *Run) Leave()
-//	// Rest follows Leave when the host has ended the contexts of the attempts, so that these
+//	// Rest follows Leave when the host has ended the contexts of the attempts. These then
 //	// count as not run instead of as cut off by a crash. Call it in a transaction, after the
 //	// attempts have returned and an Advance has handled their results.
 //	func (r *Run) Rest(t Turn) error

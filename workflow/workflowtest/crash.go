@@ -47,10 +47,10 @@ func WithTolerance(same func(want, got *Ending) bool) Option {
 // evenly over the script. The default, 0, is all commits.
 func WithCrashes(n int) Option { return func(o *options) { o.crashes = n } }
 
-// CrashEverywhere runs a script in an Env of its own, counts its commits, and runs it again with a
-// crash before, and again after, each of them. Each time the ending must be the same: that of the
-// run, its published value, the actor's state, replies, undone steps, and the messages left in
-// queues. If not, the test fails with the commit and the difference.
+// CrashEverywhere runs a script in an Env of its own, and counts its commits. For each commit it
+// runs the script again with a crash before it, and with a crash after it. Each time the ending
+// must be the same: that of the run, its published value, the actor's state, replies, undone steps,
+// and the messages left in queues. If not, the test fails with the commit and the difference.
 //
 // The script starts the run, sends messages and so on, and must do the same each time. Its
 // assertions are checked with every crash.

@@ -156,8 +156,8 @@ func (r *Run) TryNow() { r.hurried = true }
 // Leave announces that the host is about to close the run: Advance launches nothing more.
 func (r *Run) Leave() { r.leaving = true }
 
-// Rest follows Leave when the host has ended the contexts of the attempts, so that these count as
-// not run instead of as cut off by a crash. Call it in a transaction, after the attempts have
+// Rest follows Leave when the host has ended the contexts of the attempts. These then count as not
+// run instead of as cut off by a crash. Call it in a transaction, after the attempts have
 // returned and an Advance has handled their results.
 func (r *Run) Rest(t Turn) error {
 	if r.gone {
