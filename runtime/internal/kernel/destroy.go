@@ -20,18 +20,18 @@ func (w *Work) destroys() bool {
 
 // Run implements Job.
 func (destroying) Run(c *Core, w *Work) {
-	if !c.Exists {
-		c.Respond(w, nil, fault.NotFound(c.Actor.Address))
-		return
-	}
 	var err error
-	if c.Bare {
+	switch {
+	case !c.Exists:
+		err = fault.NotFound(c.Actor.Address)
+	case c.Ended: // by the wake hook
+	case c.Bare:
 		err = c.System(w, "destroy", func(h *Turn) error {
 			h.Ends = true
 			return nil
 		})
 		c.Broken = err != nil && !c.Gone()
-	} else {
+	default:
 		_, err = c.RunTurn(w, "OnDestroy", true, func(h *Turn) ([]byte, error) {
 			h.DestroySelf()
 			return nil, nil

@@ -78,18 +78,18 @@ func failAll(results []result, err *host.Error) {
 
 // mark is a point to which a core returns when a turn fails.
 type mark struct {
-	at              engine.Savepoint
-	stored          []byte
-	changes, after  int32
-	standing        standing.Set
-	changed, exists bool
+	at                     engine.Savepoint
+	stored                 []byte
+	changes, after         int32
+	standing               standing.Set
+	changed, exists, ended bool
 }
 
 func (c *Core) mark() mark {
 	g := c.Group
 	return mark{
 		at: c.Rows.Savepoint(), changes: int32(len(g.changes)), after: int32(len(g.After)),
-		changed: g.Changed, exists: c.Exists, standing: c.Standing, stored: c.stored,
+		changed: g.Changed, exists: c.Exists, ended: c.Ended, standing: c.Standing, stored: c.stored,
 	}
 }
 
@@ -103,6 +103,7 @@ func (c *Core) undo(m *mark) {
 	g.changes = g.changes[:m.changes]
 	g.After = g.After[:m.after]
 	g.Changed = m.changed
+	c.Ended, g.destroyed = m.ended, m.ended
 	c.Exists, c.stored = m.exists, m.stored
 	c.Standing = m.standing
 	c.forget()

@@ -138,8 +138,10 @@ func (c *Core) Exist(w *Work) error {
 	}
 	item := &Work{Call: Call{Method: -1}, Ctx: w.Ctx, Span: w.Span, Chain: w.Chain, Of: w}
 	item.Job = &item.Call
-	_, err := c.create(item)
-	return err
+	if _, err := c.create(item); err != nil || !c.Ended {
+		return err
+	}
+	return fault.DestroyedAt(c.Actor.Address) // by a hook
 }
 
 // create makes the actor: directory entry, create hook, creation method.

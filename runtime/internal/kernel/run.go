@@ -152,6 +152,8 @@ func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
 			w.Fail(fault.Ended(w.Ctx))
 		case c.Broken:
 			w.Fail(fault.Unavailable("an earlier commit of the actor failed"))
+		case c.Ended && !w.destroys(): // the wake hook has destroyed the actor
+			c.Respond(w, nil, fault.DestroyedAt(a.Address))
 		default:
 			a.sleepSoon = false
 			if err := a.contain("Run", w.Job, func() { w.Job.Run(c, w) }); err != nil {

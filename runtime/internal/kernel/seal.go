@@ -56,9 +56,7 @@ func (c *Core) seal(t *Turn, instance bool, out []byte) (crashed bool, err error
 		return false, err
 	}
 	t.succeeded()
-	g := c.Group
-	g.Changed = true
-	g.version = t.AsOf
+	c.Group.Changed, c.Group.version = true, t.AsOf
 	return false, nil
 }
 

@@ -140,9 +140,35 @@ func (h *Turn) Seal(t *kernel.Turn) error {
 			}
 		}
 	}
-	eventCoreOf(c).last.Set(c.Rows, last)
+	f := eventCoreOf(c)
+	if last > keep && !f.trimmed {
+		if f.trimmed, err = trim(c.Rows, last-keep); err != nil {
+			return err
+		}
+	}
+	f.last.Set(c.Rows, last)
 	h.leave()
 	return nil
+}
+
+// maxTrim is how many events one turn deletes beside the one that each new event replaces.
+const maxTrim = 64
+
+// trim deletes events up to a sequence, some in each turn, and reports whether there were none. A
+// release that keeps fewer events than the one before it leaves such events.
+func trim(rows engine.Writer, to uint64) (done bool, err error) {
+	page, err := rows.List(engine.ListQuery{
+		Start: keyspace.Event.Append(nil, 0), End: keyspace.Event.Append(nil, to+1), KeysOnly: true, Limit: maxTrim,
+	})
+	if err != nil {
+		return false, err
+	}
+	for i := range page.Entries {
+		if _, err := rows.Delete(page.Entries[i].Key); err != nil {
+			return false, err
+		}
+	}
+	return len(page.Entries) == 0, nil
 }
 
 // Collected counts what is in no row before the seal. REQUIRES: Turn.Mu
@@ -204,7 +230,10 @@ func (p *Part) Destroy(t *kernel.Turn) error {
 }
 
 // eventCore is what an awake actor remembers of its events.
-type eventCore struct{ last cached.Value[uint64] }
+type eventCore struct {
+	last    cached.Value[uint64]
+	trimmed bool // no events are left that a release before this one kept
+}
 
 func eventCoreOf(c *kernel.Core) *eventCore {
 	return attach.Make(&c.Attached, func() *eventCore { return new(eventCore) })
