@@ -106,7 +106,7 @@ func (s *streams) answered(cv *cover, none bool, valid time.Duration, now time.T
 	for _, ln := range cv.waiting {
 		ln.flight = false
 		if len(ln.items) > 0 {
-			ln.items[0].busy = false
+			s.l.idles(ln.items[0])
 		}
 		s.rouse(ln)
 	}

@@ -373,14 +373,20 @@ func (l *loop) detach(cause error) {
 	}
 	l.longest = 0
 	for _, it := range l.window {
-		if it.busy && it.seq != 0 {
-			l.trimmed = min(l.trimmed, it.seq-1) // trim passed it over, and may drop it now
-		}
-		it.next, it.busy = it.confirmed, false
+		l.idles(it)
+		it.next = it.confirmed
 	}
 	if l.streams != nil {
 		l.streams.detach()
 	}
+}
+
+// idles notes that no message of an item is on the way: trim passed it over, and may drop it now.
+func (l *loop) idles(it *item) {
+	if it.busy && it.seq != 0 {
+		l.trimmed = min(l.trimmed, it.seq-1)
+	}
+	it.busy = false
 }
 
 // publish sends what it can. The result is true if there may be more to do at once.

@@ -37,8 +37,9 @@ const errTooLarge = 10054
 // It belongs to the loop's goroutine, except for replies.
 type streams struct {
 	l     *loop
-	lanes map[keyspace.ActorID]*lane
-	ready []*lane // lanes that may send
+	lanes map[string]*lane // by the names of their actors, which a successor has, too
+	name  []byte           // of laneOf
+	ready []*lane          // lanes that may send
 
 	nc       *nats.Conn
 	inbox    string // replies come to <inbox>.<token>
@@ -52,9 +53,10 @@ type streams struct {
 	replies []*nats.Msg // guarded by mu
 }
 
-// A lane is one actor's items, in order. Only the first has messages on the way.
+// A lane is the items of one actor and its successors, in order. Only the first has messages on the
+// way.
 type lane struct {
-	id       keyspace.ActorID
+	name     string
 	items    []*item
 	flight   bool // a message or a question is on the way
 	attempts int  // of the message that is next
@@ -89,7 +91,7 @@ const (
 )
 
 func newStreams(l *loop) *streams {
-	return &streams{l: l, lanes: map[keyspace.ActorID]*lane{}, flights: map[uint64]*flight{},
+	return &streams{l: l, lanes: map[string]*lane{}, flights: map[uint64]*flight{},
 		coverage: map[string]*cover{}}
 }
 
@@ -131,12 +133,19 @@ func (s *streams) detach() {
 	}
 }
 
+// laneOf returns the lane of an item, nil if there is none. Its name is in s.name then.
+func (s *streams) laneOf(it *item) *lane {
+	i := &it.set.Identity
+	s.name = keyspace.AppendDirectoryRow(s.name[:0], i.Namespace, i.Type, i.Key)
+	return s.lanes[string(s.name)]
+}
+
 // add appends an item to its actor's lane.
 func (s *streams) add(it *item) {
-	ln := s.lanes[it.set.ID]
+	ln := s.laneOf(it)
 	if ln == nil {
-		ln = &lane{id: it.set.ID}
-		s.lanes[it.set.ID] = ln
+		ln = &lane{name: string(s.name)}
+		s.lanes[ln.name] = ln
 	}
 	ln.items = append(ln.items, it)
 	s.rouse(ln)
@@ -144,7 +153,7 @@ func (s *streams) add(it *item) {
 
 // remove takes an item out of its lane. REQUIRES: it is not busy.
 func (s *streams) remove(it *item) {
-	ln := s.lanes[it.set.ID]
+	ln := s.laneOf(it)
 	if ln == nil {
 		return
 	}
@@ -251,8 +260,8 @@ func (s *streams) advance(ln *lane) error {
 		s.fly(&flight{lane: ln, sent: now})
 		it.busy = true
 	}
-	if len(ln.items) == 0 && s.lanes[ln.id] == ln {
-		delete(s.lanes, ln.id)
+	if len(ln.items) == 0 && s.lanes[ln.name] == ln {
+		delete(s.lanes, ln.name)
 	}
 	return nil
 }
@@ -322,7 +331,7 @@ func (s *streams) failed(ln *lane, why string) {
 		return
 	}
 	it := ln.items[0]
-	it.busy = false
+	s.l.idles(it)
 	s.retry(ln, 0)
 	if ln.attempts == 1 || ln.attempts == 8 {
 		s.l.p.log.Warn("nats: a stream does not take a message; it is sent again", "reason", why,

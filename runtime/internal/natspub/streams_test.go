@@ -296,3 +296,43 @@ func TestRowsOnTheWayAreNotDroppedWhenTheOutboxIsFull(t *testing.T) {
 	r.wantVersions(62, 100) // the oldest that were not on the way are dropped
 	box.awaitEmpty(t)
 }
+
+// Rows that were on the way when the outbox was full are dropped when they are no longer.
+func TestRowsThatWereOnTheWayAreDroppedLater(t *testing.T) {
+	r := publishing(t, Options{JetStream: true, MaxOutboxRows: 20, AckTimeout: 100 * time.Millisecond},
+		jetstream.StreamConfig{Name: "SILENT", Subjects: []string{"cairn.>"}, NoAck: true})
+	defer kill(t, r.Publisher) // or its end waits for the stream
+	for a := range 20 {
+		r.change(a, 1, 1) // best effort
+		r.srv.awaitStored("SILENT", a+1)
+	}
+	r.box.await(t, "dropped", func(rows int) bool { return rows < 20 && r.Refuse() == nil })
+}
+
+// The messages of an actor and its successor are in order, even if a stream keeps the first waiting.
+func TestLivesOfOneKeyAreInOrder(t *testing.T) {
+	r := publishing(t, Options{JetStream: true},
+		jetstream.StreamConfig{Name: "LIVES", Subjects: []string{"cairn.*.life.>"}})
+	life := func(id, version int, what string) *engine.ChangeSet {
+		set := emitted(id, version, false)
+		set.Identity.Key = []string{"cart"}
+		set.Changes = []engine.Change{{Kind: engine.ChangeLife, Name: what, Data: []byte(`{}`)}}
+		return set
+	}
+	paid := emitted(0, 1, true, "paid") // durable, and there is no stream for it yet
+	paid.Identity.Key = []string{"cart"}
+	r.box.commit(r.Publisher, paid)
+	r.box.commit(r.Publisher, life(0, 2, "destroyed"))
+	born := life(1, 1, "created")
+	seq := r.box.insertRecord(emitted(1, 1, false), born.Append(nil)) // the test's store does not destroy: another name there
+	r.Publisher.Committed(seq, born)
+	r.srv.stream(jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"cairn.*.event.>"}})
+	r.box.awaitEmpty(t)
+	var got []string
+	for _, m := range r.srv.stored("LIVES") {
+		got = append(got, m.Subject)
+	}
+	if len(got) != 2 || !strings.Contains(got[0], ".destroyed.") {
+		t.Errorf("the stream has %q", got)
+	}
+}

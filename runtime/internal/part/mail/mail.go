@@ -276,11 +276,11 @@ type Delivery struct {
 	handled int
 	// lost: messages were handled, and the commit was lost. hung is the place of the message that
 	// took them along; 0 if it is none of these.
-	lost bool
-	hung int
-	err     error
-	reason  string // what operators read of err; "" for its text
-	paused  bool   // the target did not take them because it is paused
+	lost   bool
+	hung   int
+	err    error
+	reason string // what operators read of err; "" for its text
+	paused bool   // the target did not take them because it is paused
 }
 
 // An outgoing message waits at its sender until its target has handled it.
