@@ -183,9 +183,9 @@ func FuzzCursor(f *testing.F) {
 }
 
 // TestComparerOrdersWholeRowsForPebble is Pebble's own check with rows, and beginnings of rows, as
-// prefixes and no suffixes. With suffixes it also asks that a prefix without its first bytes still
-// splits, which holds for no row and is needed for nothing here; see newComparer. What Pebble
-// documents of Split is checked where rows are made.
+// prefixes and no suffixes. With suffixes it also checks that a prefix without its first bytes
+// still splits. That holds for no row, and nothing here needs it; see newComparer. Package keyspace
+// tests what Pebble documents of Split.
 func TestComparerOrdersWholeRowsForPebble(t *testing.T) {
 	id := testID(1)
 	rows := [][]byte{keyspace.AppendHeadRow(nil, id), keyspace.AppendActorPrefix(nil, id), keyspace.AppendTombstoneRow(nil, id),

@@ -41,8 +41,8 @@ func TestEveryWriteFaultLeavesAcknowledgedState(t *testing.T) {
 }
 
 // stride is the step of a test that breaks each operation of a disk, or each byte of a file, in
-// turn: one in the long form (`make soak`), else a random one of most at most, so that each is
-// broken once in a few runs.
+// turn. It is 1 in the long form (`make soak`), else random up to most, so a few runs break each
+// once.
 func stride(most int64) int64 {
 	if long() {
 		return 1
@@ -61,8 +61,7 @@ func seeds(n uint64) uint64 {
 // long reports whether tests run in their long form.
 func long() bool { return os.Getenv("CAIRN_LONG") != "" }
 
-// history is what an actor's states were, by version, and which version was the
-// last to be told durable.
+// history has an actor's states by version, and the last version reported durable.
 type history struct {
 	mu     sync.Mutex
 	states map[Version]*model
@@ -84,7 +83,7 @@ func (h *history) told(v Version) {
 	h.acked = v
 }
 
-// check compares what a store has of an actor with the history, and returns the actor's space.
+// check compares an actor of a store with the history, and returns the actor's space.
 func (h *history) check(t *testing.T, s *Store, n int, acked Version, where ...any) *Space {
 	t.Helper()
 	sp := openSpace(t, s, n)

@@ -22,13 +22,12 @@ func rowRange(id keyspace.ActorID, start, end []byte) (lower, upper []byte) {
 	return lower, keyspace.Successor(keyspace.AppendScanPrefix(nil, id, nil))
 }
 
-// cursor walks over the logical keys of an actor in the store, forward or in
-// reverse. It stands on a key whose rows it has not consumed: key tells
-// which, load reads it, skip goes on.
+// cursor walks over the logical keys of an actor in the store, forward or in reverse. It stands on
+// a key whose rows it has not consumed: key is that key, load reads it, skip moves on.
 //
-// Forward, the data rows of a key come first and its metadata last, so a value
-// is put together before its size is known; in reverse, the metadata comes first
-// and the chunks are filled in from the last to the first.
+// Forward, the data rows of a key come first and its metadata last, so a value is put together
+// before its size is known; in reverse, the metadata comes first and the chunks are filled in from
+// the last to the first.
 type cursor struct {
 	it      iterator
 	reverse bool
@@ -151,8 +150,8 @@ func (c *cursor) unescape(row []byte, end int) bool {
 	return true
 }
 
-// metadataSuffix is what a metadata row ends with, after the prefix, and metadataEnd the same with
-// the end of the wrapper.
+// metadataSuffix ends a metadata row, after the prefix. metadataEnd is the same with the end of the
+// wrapper before it.
 const (
 	metadataSuffix = "\x15\x2C"
 	metadataEnd    = "\x00\x00" + metadataSuffix

@@ -24,7 +24,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 )
 
-// image is a disk as the end of a process left it, and what was acknowledged.
+// image is a disk after the end of a process, with the rows that were acknowledged.
 type image struct {
 	disk *Disk
 	want map[string]string // by key; all of one actor
@@ -157,7 +157,7 @@ func newImage(t testing.TB, killed bool) *image {
 type outcome struct {
 	refused error
 	read    error // the first error of a read
-	lost    int   // keys that are wrong without a word
+	lost    int   // keys that are wrong without an error
 }
 
 func (m *image) outcome(t testing.TB, o Options) outcome {
@@ -188,7 +188,7 @@ func (m *image) outcome(t testing.TB, o Options) outcome {
 	return out
 }
 
-// unchanged checks that a start that was refused left all as it was.
+// unchanged checks that a start that was refused changed no file.
 func (m *image) unchanged(t testing.TB, disk *Disk) {
 	t.Helper()
 	after, _ := memoryOf(disk).List("store")
@@ -400,7 +400,7 @@ func lastRecord(t testing.TB, disk *Disk, name string) (last, end int64) {
 }
 
 // TestNewestLogSaysWhatOfItWasSynced flips bits of the newest log where a power cut left no mark
-// beside it: each commit but the last is known to be whole by what the next one says.
+// beside it. Each commit except the last is known to be whole from the next one.
 func TestNewestLogSaysWhatOfItWasSynced(t *testing.T) {
 	whole := newImage(t, false)
 	if _, ok := contents(t, whole.disk, markName); ok {
@@ -413,7 +413,7 @@ func TestNewestLogSaysWhatOfItWasSynced(t *testing.T) {
 	for at := 0; at < end; at += 379 * int(stride(8)) {
 		out := whole.with(t, name, flip(at, 4)).outcome(t, Options{})
 		switch {
-		case out == (outcome{}): // in what a log that is used again held before
+		case out == (outcome{}): // in the old content of a log that is used again
 		case out.lost == 1 && out.refused == nil: // the last commit may be taken for a torn one
 		default:
 			wantDamage(t, out.refused, name, at, at, end)
@@ -511,10 +511,10 @@ func TestCrashDuringOpenIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestSyncWithinACommitIsNoDamage ends a process when a sync for an earlier commit has taken a part
-// of a large one along.
+// TestSyncWithinACommitIsNoDamage ends a process after a sync for an earlier commit that also
+// synced part of a large one.
 func TestSyncWithinACommitIsNoDamage(t *testing.T) {
-	r := newRig(t, Options{MemTableBytes: 1 << 20}) // into which the large commit fits
+	r := newRig(t, Options{MemTableBytes: 1 << 20}) // the large commit fits into it
 	r.put(kv("small"), "1")
 	for i := range 4 {
 		put(t, r.w, kv(fmt.Sprint(i)), strings.Repeat("x", 50<<10))
@@ -548,9 +548,8 @@ func TestSyncWithinACommitIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestWhatATenantForgesIsNoDamage has a value and a key that a tenant has made up, so that a part
-// of it looks like the log or the manifest, with marks beside them, which are older after a power
-// cut, or without.
+// TestWhatATenantForgesIsNoDamage writes a value and a key of a tenant that look in part like the
+// log or the manifest. The marks beside them are older, as after a power cut, or missing.
 func TestWhatATenantForgesIsNoDamage(t *testing.T) {
 	header := make([]byte, 19) // of a record, too often to try each
 	binary.LittleEndian.PutUint16(header[4:], 25000)
@@ -609,7 +608,7 @@ func forgedMark(num uint64) string {
 		batch = append(batch, data...)
 		record := make([]byte, 19, 150)
 		binary.LittleEndian.PutUint16(record[4:], uint16(len(batch)))
-		record[6] = 9 // a whole record, of which it is also known what was synced
+		record[6] = 9 // a whole record, of a log that says what is synced
 		binary.LittleEndian.PutUint32(record[7:], uint32(num))
 		b = append(b, seal(append(record, batch...))...)
 	}
@@ -617,8 +616,8 @@ func forgedMark(num uint64) string {
 }
 
 // TestReadOfADamagedTableNamesItOnOneLine damages a block of values, which Open does not read. Each
-// way to read a value that was there fails with a DamageError, in which and in the log the table
-// and what Pebble says are on one line, as slog writes it.
+// way to read such a value fails with a DamageError. The error and the log have the table and
+// Pebble's text on one line, as slog writes it.
 func TestReadOfADamagedTableNamesItOnOneLine(t *testing.T) {
 	all := ListQuery{Limit: 100, MaxBytes: 16 << 20}
 	back := all
@@ -714,7 +713,7 @@ func powerCuts(t *testing.T, seed uint64) {
 	if rnd.IntN(4) == 0 {
 		o.Durability = NoSync
 	}
-	var acked atomic.Uint64 // what the cut before left has that
+	var acked atomic.Uint64 // the disk that the last cut left has that
 	sessions := 8
 	if long() {
 		sessions = 12

@@ -102,7 +102,7 @@ type ActorsQuery struct {
 	Prefix    []string // first parts of the key; only with a Type
 	Limit     int      // 0: DefaultActors
 	Cursor    string   // of the page before
-	Brief     bool     // leaves out the heads, which are a read of each actor
+	Brief     bool     // leaves out the heads, which cost a read for each actor
 }
 
 // DefaultActors is how many actors a page has if the query sets no limit.
@@ -138,9 +138,8 @@ func (s *Store) Actors(q ActorsQuery) (page ActorsPage, err error) {
 }
 
 // EachActor calls visit for each entry of the page that Actors returns, and returns the page's
-// cursor. The entry is valid during the call, its strings and its key afterwards too. After an
-// error the entries are not a page. visit must not call the store, which cannot be closed while it
-// runs.
+// cursor. The entry is valid during the call, its strings and key also afterwards. After an error
+// the entries are not a page. visit must not call the store, which cannot be closed while it runs.
 func (s *Store) EachActor(q ActorsQuery, visit func(*ActorEntry)) (cursor string, err error) {
 	if err := s.enter(); err != nil {
 		return "", err

@@ -49,7 +49,7 @@ func (m *model) size() (keys, bytes int64) {
 	return keys, bytes
 }
 
-// put sets a key; unread says that it was not read, so that it begins anew.
+// put sets a key; unread means that the old entry was not read, so created begins anew.
 func (m *model) put(key, value []byte, expire int64, unread bool) {
 	e := modelEntry{string(value), m.version, m.now, expire}
 	if was, ok := m.entries[string(key)]; ok && !unread && !was.gone(m.now) {
@@ -199,8 +199,8 @@ func (w *walker) put(key, value []byte, expire int64) {
 	must(w.t, set.Put(key, value, o))
 }
 
-// randomKnowledge sometimes says what is there under a key: the truth, or
-// anything where the set knows better.
+// randomKnowledge sometimes says what is under a key: the truth, or anything if the set has the key
+// itself.
 func (w *walker) randomKnowledge(key []byte) (o PutOptions) {
 	set := w.space.Writes()
 	was, exists := w.model.entries[string(key)]
@@ -319,8 +319,7 @@ func (w *walker) hold() (end func()) {
 	}
 }
 
-// checkChanged fails if the model differs since a savepoint and the set says that it has not
-// changed.
+// checkChanged fails if the model differs since a savepoint but the set reports no change.
 func (w *walker) checkChanged(before *model, since *Savepoint) {
 	w.t.Helper()
 	differs := before.records != w.model.records || !reflect.DeepEqual(before.entries, w.model.entries)
@@ -379,7 +378,7 @@ func (w *walker) checkEntry(e *Entry, want modelEntry, keyOnly bool) {
 		"entry %x: %d bytes %+v, want %d bytes %+v", e.Key, len(e.Value), e.Version, len(want.value), want.version)
 }
 
-// checkAppend compares what AppendValue says with the model; the time does not count.
+// checkAppend compares AppendValue with the model; the time does not count.
 func (w *walker) checkAppend(a readable, key []byte) {
 	want, exists := w.model.entries[string(key)]
 	dst := make([]byte, 3, 3+w.rnd.IntN(200))
@@ -397,15 +396,15 @@ type readable interface {
 	Scan(start, end []byte, f func(key, value []byte) bool) error
 }
 
-// A reading is what a read has yet to return.
+// A reading is the rest of a read.
 type reading struct {
 	*walker
 	keys []string
 	what any
 }
 
-// next compares a key that the read returns. It says nothing of the index of what expires, which is
-// the engine's business.
+// next compares a key that the read returns. It ignores the index of expiring keys, which is
+// internal to the engine.
 func (r *reading) next(key []byte) (want modelEntry, counts bool) {
 	if key[0] == byte(keyspace.Expiry.Kind) {
 		return want, false
@@ -436,7 +435,7 @@ func (w *walker) checkList(l readable) {
 	w.checkEach(l, q, start, end)
 }
 
-// checkEach visits a range in parts, or only the first of them. Other visits come between them.
+// checkEach visits a range in parts, or only the first of them. Other visits happen between them.
 func (w *walker) checkEach(l readable, q ListQuery, start, end []byte) {
 	rest := reading{w, w.model.list(start, end, q.Reverse), q}
 	for stopped := true; stopped; {
@@ -519,7 +518,7 @@ func (w *walker) checkExpired() {
 	limit := 1 + w.rnd.IntN(5)
 	due, more, err := w.space.Writes().Expired(w.model.now, limit)
 	must(w.t, err)
-	for more && len(due) == 0 { // it has read only entries that are out of date, and removed them
+	for more && len(due) == 0 { // it read only stale entries, and removed them
 		due, more, err = w.space.Writes().Expired(w.model.now, limit)
 		must(w.t, err)
 	}
@@ -574,7 +573,7 @@ func TestRandomOperationsAgreeWithAMap(t *testing.T) {
 				if seed > 0 {
 					writtenSoon(w.space)
 				}
-				if i == int(seed)*3 { // what it has by then is found from now on
+				if i == int(seed)*3 { // its rows of before are found from now on
 					must(t, w.space.Writes().Create(Identity{"ns", "t", []string{"1"}}))
 				}
 				for range w.rnd.IntN(25) {
@@ -635,7 +634,7 @@ func checkRows(t testing.TB, s *Store) {
 	defer it.Close()
 	var keys, bytes int64
 	chunks, size := 0, 0
-	var of keyspace.ActorID // whose rows come
+	var of keyspace.ActorID // whose rows are being read
 	var heads int
 	var want head
 	check := func(next keyspace.ActorID) {

@@ -122,8 +122,8 @@ type Options struct {
 	// Dir is the directory of the store; it is created if it does not exist. On
 	// a Disk it may be empty.
 	Dir string
-	// DataDir is the directory that users know, if Dir lies in it: a warning that others can look
-	// into it names how to make it private. Dir by default.
+	// DataDir is the directory that users know, if Dir is inside it. The warning that others can
+	// read it names how to make it private. Default is Dir.
 	DataDir string
 
 	// Disk is a memory filesystem for tests and caches; nil means the operating
@@ -132,8 +132,8 @@ type Options struct {
 
 	Durability Durability
 
-	// PlainCommit makes the store wait for the log through Pebble's stable API
-	// instead of its experimental one. The guarantees are the same.
+	// PlainCommit waits for the log through Pebble's stable API instead of its experimental one.
+	// The guarantees are the same.
 	PlainCommit bool
 
 	CacheBytes    int64  // block cache
@@ -143,14 +143,14 @@ type Options struct {
 	// that needs more returns ErrBusy. Sets of up to 64 KiB are not counted.
 	WriteBytes int64
 
-	// MinFreeBytes is the free disk space below which commits are refused that do
-	// not make their actor smaller, and a quarter of it that for all. The
-	// default is 256 MiB, or a sixteenth of a disk smaller than 4 GiB.
+	// MinFreeBytes is the free disk space below which commits are refused that do not make their
+	// actor smaller. Below a quarter of it all commits are. The default is 256 MiB, or a sixteenth
+	// of a disk smaller than 4 GiB.
 	MinFreeBytes uint64
 
-	// AcceptDataLoss opens a damaged store without what was lost, where Open returns ErrDamaged
-	// otherwise. The logger is told what is left out, and the files as they were stay in a
-	// directory "damaged-N" of the store's. It is for one start: never leave it on.
+	// AcceptDataLoss opens a damaged store without the lost data, where Open otherwise returns
+	// ErrDamaged. The logger reports what is left out, and copies of the old files stay in a
+	// directory "damaged-N" of the store. It is for one start: never leave it on.
 	AcceptDataLoss bool
 
 	Limits Limits
