@@ -9,8 +9,7 @@ import (
 	official "github.com/apple/foundationdb/bindings/go/src/fdb/tuple"
 )
 
-// toOfficial converts a tuple to the types of the official package, which knows
-// fewer Go integers.
+// toOfficial converts a tuple to the types of the official package, which has fewer Go integers.
 func toOfficial(t Tuple) official.Tuple {
 	out := make(official.Tuple, len(t))
 	for i, e := range t {
