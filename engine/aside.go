@@ -92,7 +92,7 @@ func (sp *Space) Aside(write func(a *Aside) error) error {
 // a process that is killed would lose them.
 const asideDelay = 5 * time.Second
 
-// asideSync is the sync of what was written aside.
+// asideSync is the shared sync of aside batches.
 type asideSync struct {
 	due   atomic.Bool
 	timer atomic.Pointer[time.Timer]

@@ -81,7 +81,7 @@ func TestOnlyTracesAreWrittenAside(t *testing.T) {
 	wantErr(t, sp.Aside(func(a *Aside) error { return a.Put(trace("b"), nil) }), ErrFenced)
 }
 
-// A power cut takes back what was written aside after the last commit, until it is synced: a little
+// A power cut takes back aside batches after the last commit, until they are synced: a little
 // later, or by Close.
 func TestWhatWasWrittenAsideIsSyncedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

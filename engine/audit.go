@@ -193,7 +193,7 @@ func (s *Store) appendAudit(i Identity, record []byte, notify func(error)) error
 type AuditRecord struct {
 	Seq uint64 // grows from record to record
 	Of  Identity
-	// Record is what was appended.
+	// Record is the appended record.
 	Record []byte
 	// Damaged: Record is nil, because the row cannot be read. Of is known only if the query has it.
 	Damaged bool

@@ -110,7 +110,7 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 	listing := relistings.Get().(*relisting)
 	defer listing.free()
 	if err := w.relist(listing, &next); err != nil {
-		sp.listing = nil // it has what this set would have written
+		sp.listing = nil // it includes the rows of this set
 		return 0, err
 	}
 	batch := newBatch(s, w)
@@ -360,7 +360,7 @@ func (s *Store) formatted() {
 }
 
 // pointDeletes is the most rows or keys that are deleted one by one. A range tombstone is cheap to
-// write but costly to read past, so it has to pay.
+// write but costly to read past, so it must replace many deletions.
 const pointDeletes = 64
 
 // turnClock is the clock of a write set whose time was never set.

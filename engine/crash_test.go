@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestCrashLosesNothingAcknowledgedAndTearsNothing runs actors at full speed, cuts the power of the
-// memory disk at random moments with random amounts of unsynced data kept, and compares what each
-// cut leaves with the histories.
+// TestCrashLosesNothingAcknowledgedAndTearsNothing runs actors at full speed. It cuts the power of
+// the memory disk at random moments, keeps random amounts of unsynced data, and compares the disk
+// after each cut with the histories.
 func TestCrashLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
 	for _, name := range []string{"pipelined", "plain"} {
 		t.Run(name, func(t *testing.T) {
@@ -25,7 +25,7 @@ func TestCrashLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
 }
 
 // TestEveryWriteFaultLeavesAcknowledgedState makes the n-th write or sync fail, for n after n (see
-// stride) until a run comes through, and looks at what is on disk afterwards.
+// stride) until a run succeeds, and checks the disk afterwards.
 func TestEveryWriteFaultLeavesAcknowledgedState(t *testing.T) {
 	for _, name := range []string{"pipelined", "plain"} {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +68,7 @@ type history struct {
 	acked  Version
 }
 
-// keep notes a state that is about to be committed.
+// keep records a state that is about to be committed.
 func (h *history) keep(m *model) Version {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,7 +76,7 @@ func (h *history) keep(m *model) Version {
 	return m.version
 }
 
-// told notes that a version is durable.
+// told records that a version is durable.
 func (h *history) told(v Version) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -209,7 +209,7 @@ func faultRun(t *testing.T, o Options, n int64) (clean bool) {
 		}
 		fatalIf(t, !errors.Is(err, ErrReadOnly) || !errors.Is(err, errFault) || s.Err() == nil,
 			"fault %d: %v, store says %v", n, err, s.Err())
-		// Reads go on, a further commit is refused.
+		// Reads continue, a further commit is refused.
 		w.checkAll(sp.Writes())
 		put(t, sp.Writes(), []byte{1}, "more")
 		wantErr(t, errOf(sp.Commit(nil)), ErrReadOnly, n)

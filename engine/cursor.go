@@ -217,8 +217,8 @@ func (c *cursor) jump(id keyspace.ActorID, hidden span) error {
 	return c.stand(c.it.SeekGE(c.seek))
 }
 
-// load reads the entry of the key that it stands on, with its value if that is wanted; both are
-// valid until skip, which then moves on. A value that lies with its metadata is not copied.
+// load reads the entry of the current key, and its value if values is set. Both are valid until
+// skip, which then moves on. It does not copy a value in the metadata row.
 func (c *cursor) load(values bool) (m *metadata, value []byte, err error) {
 	switch {
 	case c.reverse:
@@ -238,7 +238,7 @@ func (c *cursor) load(values bool) (m *metadata, value []byte, err error) {
 	return &c.meta, value, nil
 }
 
-// loadForward reads the chunks of a value, if that is wanted, and the metadata after them.
+// loadForward reads the chunks of a value, if values is set, and the metadata after them.
 func (c *cursor) loadForward(values bool) ([]byte, error) {
 	n := 0
 	c.value = c.value[:0]
@@ -289,8 +289,8 @@ func (c *cursor) loadForward(values bool) ([]byte, error) {
 	return c.value, nil
 }
 
-// metadata reads the metadata row that the iterator is on. The value, if it lies there, is valid
-// while the iterator is.
+// metadata reads the metadata row at the iterator. A value in that row is valid while the iterator
+// stays.
 func (c *cursor) metadata() (value []byte, err error) {
 	data, err := c.it.ValueAndErr()
 	if err != nil {
@@ -310,7 +310,7 @@ func (c *cursor) metadata() (value []byte, err error) {
 	return value, nil
 }
 
-// loadReverse reads the metadata, and the chunks before it if the value is wanted.
+// loadReverse reads the metadata, and the chunks before it if values is set.
 func (c *cursor) loadReverse(values bool) ([]byte, error) {
 	if !c.whole {
 		isMetadata, _, err := c.rowKind()

@@ -32,9 +32,9 @@ import (
 //     the disk in any order.
 //  2. Sequence numbers have no gaps, within a log and from one to the next. The numbers are given
 //     in the order of the log; only ingestion takes one without a record, and the engine never
-//     ingests. This holds from the oldest log that the manifest needs: Open writes what it replayed
-//     to tables before it begins a new log. Pebble refuses a log if the beginning of a later block
-//     says that an unreadable place was synced; so that is damage here, too.
+//     ingests. This holds from the oldest log that the manifest needs: Open writes the replayed
+//     commits to tables before it begins a new log. Pebble refuses a log if the beginning of a
+//     later block says that an unreadable place was synced; so that is damage here, too.
 //  3. A log is closed and synced before the next one is begun, so only the newest has a torn end.
 //  4. The mark and each commit also say how far the manifest is synced. Bytes that look like whole
 //     edits after a torn one prove nothing: an edit holds keys, which tenants choose.
@@ -45,7 +45,7 @@ type survey struct {
 	secrets  map[markSecret]bool // of the processes that wrote the mark and the commits that were read
 	noMarker bool                // the manifest's marker is missing
 	noFormat bool                // the format's marker is missing
-	options  string              // name of a damaged file of options, which the store can do without
+	options  string              // name of a damaged file of options, which the store does not need
 	manifest string              // name of the current manifest
 	readable int64               // how much of the manifest can be read; -1 if no edit can
 	claimed  int64               // how much of the manifest was synced, as far as is known
@@ -499,7 +499,7 @@ func (v surveyor) readLog(num uint64, newest bool, next *uint64) (damaged bool, 
 	return damaged, nil
 }
 
-// trailerSize is the size of what ends a closed log.
+// trailerSize is the size of the trailer of a closed log.
 const trailerSize = 11
 
 // batchMark returns the mark that a commit carries as its first record. It takes any bytes; package
@@ -547,7 +547,7 @@ func findCommit(f vfs.File, num uint64, damage int64, want func(commitMark) bool
 }
 
 // beginsRecord reports whether the first chunk of a record of this log may begin here. It returns
-// what the chunk holds, and a function that reports whether its checksum is right.
+// the chunk's payload, and a function that reports whether its checksum is right.
 func beginsRecord(b []byte, num uint64) (payload []byte, sum func() bool, ok bool) {
 	const length, kind, log = 4, 6, 7 // offsets; the checksum comes first
 	header := 11

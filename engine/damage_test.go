@@ -73,7 +73,7 @@ func flip(at int, bits byte) func([]byte) []byte {
 	return func(b []byte) []byte { b[at] ^= bits; return b }
 }
 
-// mark writes a mark of what was synced.
+// mark writes a mark with the synced bytes of a log.
 func (m *image) mark(log uint64, synced int64) {
 	var mark durableMark
 	mark.start([]markEntry{{logFile, log, synced}})
@@ -103,8 +103,8 @@ func (m *image) remove(t testing.TB, name string) {
 	must(t, errors.Join(memoryOf(m.disk).Remove("store/"+name), syncDir(memoryOf(m.disk), "store")))
 }
 
-// newImage returns what is on the disk while tables, three logs that are not flushed, and a
-// manifest with edits are there: killed keeps what was not synced, a power cut does not.
+// newImage returns a disk with tables, three logs that are not flushed, and a manifest with edits.
+// killed keeps unsynced bytes; a power cut does not.
 func newImage(t testing.TB, killed bool) *image {
 	o := small(Options{MemTableBytes: 64 << 10})
 	r := newRig(t, o)
@@ -180,7 +180,7 @@ func (m *image) outcome(t testing.TB, o Options) outcome {
 		switch {
 		case err != nil:
 			out.read = err
-			return out // Pebble looks for the bit that was flipped at each read, which takes a second
+			return out // Pebble searches for the flipped bit at each read, which takes a second
 		case !ok || string(got.Value) != want:
 			out.lost++
 		}
@@ -687,8 +687,8 @@ func damagedTable(t *testing.T, length int) (m *image, table string, keys int) {
 	return m.with(t, table, flip(size*3/4, 0xff)), table, keys
 }
 
-// TestBatchMarkReadsAnyBytes: damage and what a power cut leaves can look like the beginning of a
-// commit that ends early.
+// TestBatchMarkReadsAnyBytes: damage, or the disk after a power cut, can look like the beginning of
+// a commit that ends early.
 func TestBatchMarkReadsAnyBytes(t *testing.T) {
 	header := make([]byte, batchrepr.HeaderLen)
 	log := byte(pebble.InternalKeyKindLogData)
@@ -722,7 +722,7 @@ func powerCuts(t *testing.T, seed uint64) {
 		limit := 1 + rnd.IntN([]int{30, 150, 1000}[rnd.IntN(3)])
 		commits, size, flushes := rnd.IntN(60), []int{10, 3000, 60000}[rnd.IntN(3)], rnd.IntN(3)
 		percent, cutSeed := []int{0, 30, 60, 100}[rnd.IntN(4)], rnd.Uint64()
-		var next *Disk // what the power cut of the session leaves
+		var next *Disk // the disk after the session's power cut
 		before := uint64(0)
 		cut := func() { before, next = acked.Load(), o.Disk.Crash(cutSeed, percent) }
 		stop := eachChange(o.Disk, func(n int) {

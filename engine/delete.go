@@ -189,7 +189,7 @@ func (o *overlay) within(start, end []byte) []int32 {
 	return append([]int32(nil), order[from:to]...)
 }
 
-// hidden reports whether a range of the set hides what the store has under key.
+// hidden reports whether a range of the set hides the key in the store.
 func (w *WriteSet) hidden(key []byte) bool {
 	return spanOf(w.ranges, key) >= 0
 }

@@ -74,8 +74,7 @@ func identityOf(r reader, id keyspace.ActorID) (i Identity, created int64, ok bo
 	return i, created, ok, err
 }
 
-// Tombstone returns what remains of a destroyed actor, and false if the actor
-// was not destroyed.
+// Tombstone returns the tombstone of a destroyed actor, and false if the actor was not destroyed.
 func (s *Store) Tombstone(id keyspace.ActorID) (t Tombstone, ok bool, err error) {
 	if err := s.enter(); err != nil {
 		return Tombstone{}, false, err
@@ -280,8 +279,8 @@ func readHead(r reader, id keyspace.ActorID) (Head, error) {
 	return a.Head, err
 }
 
-// readRoot returns the head of an actor and what is known of its state; ok is false for an actor of
-// which the store has no head. value: it returns a state that lies in the root as well.
+// readRoot returns the head of an actor and the metadata of its state; ok is false if the store has
+// no head of the actor. value: it also returns a state in the root.
 func readRoot(r reader, id keyspace.ActorID, value bool) (a root, ok bool, err error) {
 	row := rowBuffer()
 	defer row.free()

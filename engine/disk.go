@@ -10,9 +10,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// Disk is a filesystem in memory that knows which of its bytes were synced. A
-// store on a Disk behaves as on a real one, in a testing/synctest bubble too;
-// Crash shows what a power cut would leave. It is for tests and caches.
+// Disk is a filesystem in memory that tracks which of its bytes were synced. A store on a Disk
+// behaves as on a real one, even in a testing/synctest bubble; Crash returns the disk after a power
+// cut. It is for tests and caches.
 //
 // A Disk may be used by several goroutines.
 type Disk struct {

@@ -23,7 +23,7 @@ const markName = "durable-mark"
 // A log may end anywhere, because a power cut tears its end. So a log that was cut, emptied or
 // removed by hand, or damaged near its end, looks whole. The mark shows the difference. Its claims:
 //
-//  1. It never says more than what is synced: it is written after the sync of the file returned.
+//  1. It never claims more than is synced: it is written after the sync of the file returned.
 //  2. It costs no sync. The mark in the page cache covers all acknowledged commits when the process
 //     ends, regardless of how. After a power cut the mark may be older, torn or gone; then it says
 //     less, but nothing wrong.
@@ -58,7 +58,7 @@ const (
 	tableFile
 )
 
-// Bytes of the mark: magic, checksum of what follows, secret, count, entries. It has the size of a
+// Bytes of the mark: magic, checksum of the rest, secret, count, entries. It has the size of a
 // sector, which disks write as a whole.
 const (
 	markMagic     = "cairnmk1"
@@ -209,7 +209,7 @@ func (m *durableMark) stop() {
 // manifest was whole.
 const markTag = 'm'
 
-// commitMark is what a commit carries.
+// commitMark is the mark in a commit.
 type commitMark struct {
 	secret        markSecret
 	log, manifest markEntry // num is 0 if there is none
@@ -233,7 +233,7 @@ func (m *durableMark) appendMark(b []byte) []byte {
 	return b
 }
 
-// parseMark reads what appendMark wrote.
+// parseMark decodes the bytes of appendMark.
 func parseMark(b []byte) (m commitMark, ok bool) {
 	if len(b) < 1+len(m.secret) || b[0] != markTag {
 		return m, false

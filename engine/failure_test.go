@@ -448,7 +448,7 @@ func TestFileInThePlaceOfTheSpare(t *testing.T) {
 	})
 }
 
-// fillAndCheck writes more than a memtable in the options' store, closes it and looks at it again.
+// fillAndCheck writes more than a memtable in the options' store, closes it and checks it again.
 func fillAndCheck(t *testing.T, o Options) {
 	t.Helper()
 	r := newRig(t, o)

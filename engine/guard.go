@@ -14,7 +14,7 @@ import (
 
 // guardFS wraps the disk for Pebble and keeps an I/O error from ending the process.
 //
-// Pebble cannot go on after an error of its log or its manifest: it panics with locks held, or
+// Pebble cannot continue after an error of its log or its manifest: it panics with locks held, or
 // calls Fatalf, and after a Fatalf that returns it may remove files that the manifest still names.
 // So the guard hides such errors from it:
 //
@@ -34,7 +34,7 @@ type guardFS struct {
 	vfs.FS
 	fail  func(error)
 	spare *spareLog   // nil if logs are not made in advance
-	mark  durableMark // what is synced of logs and manifests
+	mark  durableMark // the synced bytes of logs and manifests
 
 	armed     atomic.Bool // the store is open: claims 1 to 4 hold
 	frozen    atomic.Bool

@@ -69,7 +69,7 @@ type merged struct {
 	reverse bool
 	c       *cursor // nil if the store has nothing
 	slots   []int32 // of the range, in key order
-	pending bool    // the cursor stands on key, which is not consumed
+	pending bool    // the cursor is on key, which is not consumed
 
 	slot *slot // that has the current key; nil if the store does
 }
@@ -246,7 +246,7 @@ func (v view) entries(q *ListQuery, now int64, visit func(*Entry) bool) (err err
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, m.close()) }() // also if visit panics
+	defer func() { err = errors.Join(err, m.close()) }() // even if visit panics
 	var e Entry
 	for {
 		if alone, err := m.alone(); err != nil {

@@ -6,7 +6,7 @@ import "sync/atomic"
 // reserve none, so a usual turn does not touch memory that all actors share.
 const writeStep = 64 << 10
 
-// writeMemory bounds what the write sets of all actors hold.
+// writeMemory bounds the memory of the write sets of all actors.
 type writeMemory struct {
 	limit int64
 	used  atomic.Int64

@@ -43,8 +43,8 @@ const (
 // maxMetadata is more than the size of any key's metadata.
 const maxMetadata = 2 + 5*binary.MaxVarintLen64
 
-// inlineState bounds the state that lies in the root, in bytes. Every commit writes the root, so a
-// larger state would be written by commits that do not change it.
+// inlineState bounds a state in the root, in bytes. Every commit writes the root, so a larger state
+// would be written by commits that do not change it.
 const inlineState = 512
 
 // dataRows returns the number of data rows of a value.
@@ -77,7 +77,7 @@ func (m *metadata) appendFields(dst []byte) []byte {
 	return binary.AppendUvarint(dst, uint64(m.size))
 }
 
-// fields reads what appendFields writes.
+// fields decodes the fields of appendFields.
 func (m *metadata) fields(d *decoder) {
 	m.version, m.created = Version(d.uvarint()), d.varint()
 	m.updated = m.created + d.varint()
@@ -326,7 +326,7 @@ func parseHead(b []byte) (h head, err error) {
 	return h, nil
 }
 
-// head reads what head.append writes, and returns the flags.
+// head decodes the head of head.append, and returns the flags.
 func (d *decoder) head(h *head) (flags byte) {
 	flags = d.byte()
 	h.Destroyed = flags&rootDestroyed != 0
@@ -394,7 +394,7 @@ func parseIdentity(b []byte) (Identity, int64, error) {
 	return i, created, nil
 }
 
-// Tombstone is what remains of a destroyed actor.
+// Tombstone is the record that remains of a destroyed actor.
 type Tombstone struct {
 	Identity  Identity
 	Destroyed int64 // Unix ms

@@ -25,7 +25,7 @@ type modelEntry struct {
 	created, expire int64
 }
 
-// model is one actor as a Go map: what the engine must agree with.
+// model is one actor as a Go map; the engine must agree with it.
 type model struct {
 	entries map[string]modelEntry
 	version Version
@@ -109,9 +109,8 @@ func newWalker(t *testing.T, sp *Space, seed, stream uint64) *walker {
 	return &walker{t: t, rnd: rand.New(rand.NewPCG(seed, stream)), space: sp, model: &model{entries: map[string]modelEntry{}, now: 1000}}
 }
 
-// randomKey draws from few keys, full of the bytes that are hard: 00 and FF.
-// Often it is the key of the operation before, so that operations of all kinds
-// meet on the same key.
+// randomKey draws from few keys, full of the hard bytes 00 and FF. Often it is the key of the
+// operation before, so operations of all kinds use the same key.
 func (w *walker) randomKey() []byte {
 	if len(w.last) == 0 || w.rnd.IntN(3) > 0 {
 		w.last = w.drawKey()
@@ -625,8 +624,8 @@ func TestRandomOperationsAgreeWithAMap(t *testing.T) {
 	})
 }
 
-// checkRows reads every row of the store: each parses, no chunk is left over
-// from an older value, and each head counts exactly what is there.
+// checkRows reads every row of the store: each parses, no chunk is left over from an older value,
+// and each head has the exact counts.
 func checkRows(t testing.TB, s *Store) {
 	t.Helper()
 	it, err := databaseOf(s).NewIter(nil)

@@ -39,9 +39,9 @@ const (
 	// Sync reports a commit when it is on stable storage. It survives a power
 	// cut.
 	Sync Durability = iota
-	// NoSync reports a commit when it is applied. A crash of the machine, or a
-	// kill of the process, may lose the last commits; what remains is a prefix
-	// of them, and no commit is torn. For tests and caches.
+	// NoSync reports a commit when it is applied. A crash of the machine, or a kill of the process,
+	// may lose the last commits; a prefix of them remains, and no commit is torn. For tests and
+	// caches.
 	NoSync
 )
 
@@ -56,14 +56,14 @@ func (d Durability) String() string {
 	}
 }
 
-// Limits bounds what one actor may write. A zero field means its default.
+// Limits bounds the writes of one actor. A zero field means its default.
 type Limits struct {
 	MaxKey      int   // bytes of a logical key under keyspace.UserKV.Kind, without its first byte; keys of other kinds may have MaxKeyCap
 	MaxValue    int   // bytes of a value under keyspace.UserKV.Kind; values of other kinds may have MaxValueCap
 	MaxWriteSet int   // bytes that one turn may add to a write set, savepoints included
 	Quota       int64 // bytes of all keys and values of an actor
-	ListEntries int   // entries of a list that asks for no limit
-	ListBytes   int   // bytes of keys and values of a list that asks for no byte limit
+	ListEntries int   // entries of a list without a limit
+	ListBytes   int   // bytes of keys and values of a list without a byte limit
 }
 
 // EnsureDefaults sets the fields that are zero to their defaults.
@@ -116,8 +116,8 @@ func (l Limits) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Options says how to open a store. Only Dir (or Disk) has to be set; zero means
-// the default everywhere else.
+// Options says how to open a store. Only Dir (or Disk) must be set; other zero fields mean the
+// default.
 type Options struct {
 	// Dir is the directory of the store; it is created if it does not exist. On
 	// a Disk it may be empty.
@@ -139,8 +139,8 @@ type Options struct {
 	CacheBytes    int64  // block cache
 	MemTableBytes uint64 // one of up to four memtables
 
-	// WriteBytes bounds what the write sets of all actors hold together. A write
-	// that needs more returns ErrBusy. Sets of up to 64 KiB are not counted.
+	// WriteBytes bounds the bytes that the write sets of all actors hold together. A write that
+	// needs more returns ErrBusy. Sets of up to 64 KiB are not counted.
 	WriteBytes int64
 
 	// MinFreeBytes is the free disk space below which commits are refused that do not make their

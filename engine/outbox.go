@@ -30,7 +30,7 @@ type outbox struct {
 type sequence struct {
 	mu   sync.Mutex
 	next uint64
-	// pending are not durable yet, or come after one that is not, in order.
+	// pending numbers are not durable yet, or follow one that is not, in order.
 	pending []numbers
 }
 

@@ -156,7 +156,7 @@ func (s *Store) Peek(id keyspace.ActorID, key []byte) (e Entry, known bool, err 
 	return e, ok && known && err == nil, err
 }
 
-// clock returns the time that decides what has expired.
+// clock returns the time that decides which keys have expired.
 func (w *WriteSet) clock() int64 {
 	if w.turned {
 		return w.now()

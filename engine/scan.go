@@ -86,7 +86,7 @@ func (v view) scan(start, end []byte, f func(key, value []byte) bool) (err error
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, m.close()) }() // also if f panics
+	defer func() { err = errors.Join(err, m.close()) }() // even if f panics
 	for {
 		ok, err := m.next()
 		if !ok || err != nil {

@@ -25,7 +25,7 @@ type opened struct {
 	store *Store
 	id    keyspace.ActorID
 	snap  any   // *pebble.Snapshot: see databaseOf
-	err   error // why there is no snapshot
+	err   error // reason why there is no snapshot
 	done  atomic.Bool
 	place place
 

@@ -29,7 +29,7 @@ type Space struct {
 	fenced  bool
 	closed  bool
 	oldHead bool   // the store has the head in a row of its own
-	asides  asides // what Aside wrote
+	asides  asides // kinds that Aside wrote
 
 	head    head
 	state   stateCache

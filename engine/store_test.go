@@ -127,7 +127,7 @@ func TestAVisitOfOtherKeysDoesNotGoOnWhereOneWasStopped(t *testing.T) {
 		case "place":
 			sn.DropPlace()
 			errorIf(t, sn.place.c != nil, "an iterator is left")
-		case "in a visit": // which is not allowed
+		case "in a visit": // not allowed
 			must(t, sn.Each(ListQuery{After: kv("a"), End: kv("e")}, func(*Entry) bool { sn.Close(); return false }))
 		}
 		must(t, r.Close()) // Pebble refuses it while there is an iterator

@@ -125,7 +125,7 @@ func (w *spareLog) left() int64 {
 		return 0
 	}
 	defer f.Close()
-	_ = f.Prefetch(0, info.Size()) // a page that is not in memory is read before a part of it is written
+	_ = f.Prefetch(0, info.Size()) // writing a part of a page that is not in memory reads the page first
 	// Anything but a spare shows at its beginning.
 	begin := make([]byte, min(w.first, 64<<10))
 	if _, err := io.ReadFull(f, begin); err != nil || len(bytes.TrimLeft(begin, "\x00")) > 0 {
