@@ -9,7 +9,7 @@ import (
 
 // SyntaxError says where and why bytes, or the text of an actor id, are wrong.
 type SyntaxError struct {
-	What   string // what was being parsed, such as "row" or "alarm key"
+	What   string // the input's type, such as "row" or "alarm key"
 	Offset int    // of the byte at fault, or the length of the input if it ends too early
 	Reason string // short, lower-case
 }

@@ -10,7 +10,7 @@ var (
 	Connection = Text{layout{Kind: 0x02, prints: "connection(%)", fields: []field{{asUTF8, "connection id"}},
 		owner: "connections", value: "one connection that outlives a sleep"}}
 
-	// InspectorToken is the key of the one token that shows all of the actor.
+	// InspectorToken is the key of the one token with the right to inspect the whole actor.
 	InspectorToken = Single{layout{Kind: 0x03, prints: "inspector-token",
 		owner: "tokens", value: "the token with the right inspect: its id, what it allows, and the SHA-256 of its secret"}}
 

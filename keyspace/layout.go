@@ -19,7 +19,7 @@ type layout struct {
 	fields []field // the rest
 	prints string  // the name of the kind and the rest, with % for each field
 	owner  string  // of the kind: the subsystem that reads and writes these keys
-	value  string  // what is stored under the key
+	value  string  // a description of the value
 }
 
 // field is one field of a layout.

@@ -31,7 +31,7 @@ type spaceFacts struct {
 	space  space
 	name   string
 	fields string // the elements after the space
-	value  string // what is stored there
+	value  string // a description of the value
 }
 
 // spaces is the table of spaces. A test compares docs/keyspace.md with it.
@@ -146,8 +146,8 @@ func AppendScanPrefix(dst []byte, id ActorID, prefix []byte) []byte {
 }
 
 // SplitRow returns the length of the part of a row by which bloom filters and block lookups group
-// rows: up to the end of the KeyWrapper in a row of [SpaceActors] that has one, so that the data
-// and metadata rows of a logical key share it; the whole row otherwise. It takes any bytes.
+// rows: up to the end of the KeyWrapper in a row of an actor that has one, so the data and metadata
+// rows of a logical key share it; the whole row otherwise. It takes any bytes.
 //
 // It meets Pebble's conditions for a split:
 //

@@ -14,7 +14,7 @@ const (
 	FieldOutput    Field = 2 // the result of the workflow
 	FieldError     Field = 3 // why it failed
 	FieldVersion   Field = 4 // name and version of the workflow
-	FieldInput     Field = 5 // what it was started with
+	FieldInput     Field = 5 // the input of the workflow
 	FieldControl   Field = 6 // a request to the run: to cancel
 	FieldRun       Field = 7 // the run's id, its counters, its parent
 	FieldPublished Field = 8 // the data that the run publishes
