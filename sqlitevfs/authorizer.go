@@ -26,12 +26,12 @@ import (
 // The rules of each pragma are in pragmas.
 type authorizer struct {
 	c        *conn
-	maxCache int64 // the largest page cache that a statement may ask for, in bytes; 0 means half of DefaultConnMemory
+	maxCache int64 // the largest page cache that a statement may set, in bytes; 0 means half of DefaultConnMemory
 
 	internal  bool // the statements are the session's own: all is allowed
 	vacuuming bool // VACUUM runs, which attaches a nameless temporary file
 	reserved  bool // the session may use reserved tables
-	checking  bool // the statement that runs is PRAGMA integrity_check or quick_check, which reads virtual tables
+	checking  bool // the running statement is PRAGMA integrity_check or quick_check, which reads virtual tables
 	watching  bool // a text of the user is being compiled
 	migrated  bool // the table of migrations was made on this connection
 	saw       sight
@@ -39,7 +39,7 @@ type authorizer struct {
 	rules     map[string]pragmaRule
 }
 
-// A sight is the record of a statement.
+// A sight is the authorizer's record of a statement.
 type sight struct {
 	class   class
 	name    string // of the savepoint; "on" or "off" of the foreign keys

@@ -102,7 +102,7 @@ func openConn(s *Session) (_ *conn, err error) {
 	}
 	c.cache.limit = p.options.Statements
 	c.auth.c, c.auth.maxCache = c, p.options.CacheBytes
-	if p.options.CacheBytes != DefaultCacheBytes { // which is SQLite's own, to 2 %
+	if p.options.CacheBytes != DefaultCacheBytes { // the default is SQLite's own, to 2 %
 		if err = c.exec(fmt.Sprintf("PRAGMA cache_size=-%d", p.options.CacheBytes/1024)); err != nil {
 			return nil, err
 		}

@@ -440,8 +440,8 @@ func (quiet) Infof(string, ...any)           {}
 func (quiet) Errorf(string, ...any)          {}
 func (quiet) Fatalf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
 
-// A pebbleStore is a [Store] under one byte of a Pebble database. With each update it commits a key
-// of its own.
+// A pebbleStore is a [Store] under one byte of a Pebble database. With each update it commits its
+// own key.
 type pebbleStore struct {
 	db     *pebble.DB
 	prefix byte

@@ -92,7 +92,7 @@ func (l *link) PrepareContext(ctx context.Context, text string) (_ driver.Stmt, 
 	}
 	inputs := st.parameters
 	if st.names != nil {
-		inputs = -1 // an argument may stand for several parameters: they are counted when they are bound
+		inputs = -1 // an argument may be used for several parameters: they are counted when they are bound
 	}
 	c.cache.put(st)
 	if tail != "" {

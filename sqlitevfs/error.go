@@ -32,11 +32,11 @@ var (
 // A LimitError says which bound is exceeded, and by what value.
 type LimitError struct {
 	Err           error  // [ErrFull], [ErrMemory] or [ErrTooBig]
-	What          string // what is too large, as in "pages that the turn changes"
+	What          string // the object that is too large, as in "pages that the turn changes"
 	Limit, Actual int64  // bytes, or a depth or count; Actual is Limit+1 if SQLite stopped there, because the real value is unknown
 }
 
-// Error returns the bound and what was needed.
+// Error returns the bound and the actual value.
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("%s: %d bytes are over the limit of %d", e.What, e.Actual, e.Limit)
 }

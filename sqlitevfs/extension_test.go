@@ -253,6 +253,6 @@ func TestPanicOfTheStoreIsPassedOn(t *testing.T) {
 		}
 		x.Rollback()
 		s := r.pool.Stats()
-		errorIf(t, s.Open != 1 || s.InUse != 0, "%+v", s) // the one that wrote
+		errorIf(t, s.Open != 1 || s.InUse != 0, "%+v", s) // the connection that wrote
 	}
 }

@@ -67,7 +67,7 @@ func TestIdleConnectionsAreClosedByOneTimer(t *testing.T) {
 		use(b)
 		open(9*time.Second, 2)
 		open(2*time.Second, 1)
-		open(time.Hour, 1) // what is in use is not idle
+		open(time.Hour, 1) // a connection in use is not idle
 		used.Rollback()
 		open(0, 1)
 		open(11*time.Second, 0)

@@ -388,7 +388,7 @@ func (r *mapReader) Scan(start, end []byte, f func(key, value []byte) bool) erro
 
 func (r *mapReader) Close() error { return nil }
 
-// A mapWriter is a Writer that checks that its users pass the right lengths.
+// A mapWriter is a Writer that checks the lengths that its users pass, and its room.
 type mapWriter struct {
 	mapReader
 	room int64

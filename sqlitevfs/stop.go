@@ -112,7 +112,7 @@ func (w *stopper) look(now time.Time, grace time.Duration) (bool, error) {
 	if session == nil {
 		return false, nil
 	}
-	// Without mu, because contexts may have locks of their own.
+	// Without mu, because contexts may have their own locks.
 	cause := session.ended()
 	if cause == nil && call != nil {
 		cause = causeOf(call)

@@ -109,7 +109,7 @@ func TestExportedFileIsOneThatStockSQLiteFindsSound(t *testing.T) {
 // The page with SQLite's lock byte at 1 GiB is never written. A file with a hole anywhere else is
 // damaged.
 func TestExportRefusesADatabaseWithHolesOrTooMuch(t *testing.T) {
-	r := newRig(t, Options{}, tableA+";"+fill) // in one turn, which makes no patches
+	r := newRig(t, Options{}, tableA+";"+fill) // in one turn, so there are no patches
 	page := func(n uint32) string { return string(binary.BigEndian.AppendUint32([]byte{9, 1, 0}, n)) }
 	m := r.meta()
 	for _, test := range []struct {
