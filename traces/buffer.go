@@ -71,7 +71,7 @@ type Reason uint8
 const (
 	DropFull  Reason = iota // the buffer held MaxBuffered bytes
 	DropOpen                // MaxOpen spans were open
-	DropLarge               // a span that no chunk has room for
+	DropLarge               // no chunk has room for the span
 	DropOld                 // the span ended more than MaxAge ago
 	DropWrite               // its chunk was not written
 	DropLate                // the span ended after the buffer was closed
