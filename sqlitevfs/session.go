@@ -252,8 +252,8 @@ func (s *Session) poison(err error) {
 	}
 }
 
-// recovered turns a panic of the library into an error, for a full heap of the connection or of C's
-// stack, and poisons the session. It repeats any other panic. REQUIRES: mu
+// recovered turns a panic of the library, for a full heap of the connection or a full C stack, into
+// an error, and poisons the session. It repeats any other panic. REQUIRES: mu
 func (s *Session) recovered(p any) error {
 	err := s.conn.failure(p)
 	if err == nil {
