@@ -12,12 +12,11 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// An Aside is a batch of keys that lie beside what the turns of an actor write: traces and usage,
-// and no others. They count for nothing: they have no version of their own, no part in the actor's
-// counts and quota, and a DeleteRange of a write set leaves them alone. They go when the actor is
-// destroyed. The batch is atomic and has its place among the commits of the space, but no sync of
-// its own: for asideDelay a power cut takes it back, and so does the end of the process, unless a
-// later commit was durable.
+// An Aside is a batch of keys outside the turns of an actor: traces and usage only. They have no
+// version of their own, no part in the actor's counts and quota, and DeleteRange of a write set
+// leaves them alone. They are removed when the actor is destroyed. The batch is atomic and ordered
+// among the commits of the space, but has no sync of its own: for asideDelay a power cut or the end
+// of the process takes it back, unless a later commit was durable.
 type Aside struct {
 	space *Space
 	batch any // *pebble.Batch
@@ -25,7 +24,7 @@ type Aside struct {
 	err   error
 }
 
-// asides says of which of asideKinds there may be keys.
+// asides marks the asideKinds that may have keys.
 type asides [2]bool
 
 // asideKinds are the kinds that an [Aside] writes, in their order.
@@ -45,9 +44,9 @@ func (a *asides) join(b asides) {
 // commit yet.
 var ErrNotAside = errors.New("engine: the key cannot be written aside")
 
-// Aside applies what write puts into a batch; nothing if write fails, or writes nothing. Unlike the
-// other methods it may be called by any goroutine, also during a turn, but not in write. The errors
-// are those of write and of Commit, and ErrDestroyed.
+// Aside applies the keys that write puts into a batch. It applies nothing if write fails or puts
+// nothing. Unlike the other methods, any goroutine may call it, even during a turn, but write must
+// not. The errors are those of write and of Commit, and ErrDestroyed.
 func (sp *Space) Aside(write func(a *Aside) error) error {
 	s := sp.store
 	if err := s.enter(); err != nil {
@@ -88,18 +87,18 @@ func (sp *Space) Aside(write func(a *Aside) error) error {
 	return nil
 }
 
-// asideDelay is how long what was written aside waits for a sync, which it shares with all that was
-// written aside until then. Without one, Pebble would keep it in its own memory until the next
-// commit, and a process that is killed would take the last of it along.
+// asideDelay is how long an aside batch waits for a sync, which all batches until then share.
+// Without the sync, Pebble would keep the last batches in its own memory until the next commit, and
+// a process that is killed would lose them.
 const asideDelay = 5 * time.Second
 
-// asideSync is the sync of what was written aside.
+// asideSync is the shared sync of aside batches.
 type asideSync struct {
 	due   atomic.Bool
 	timer atomic.Pointer[time.Timer]
 }
 
-// syncLater has the log synced in a while. REQUIRES: store.life.
+// syncLater syncs the log after asideDelay. REQUIRES: store.life.
 func (s *Store) syncLater() {
 	if s.opts.Durability == Sync && !s.aside.due.Swap(true) {
 		s.aside.timer.Store(time.AfterFunc(asideDelay, s.syncAside))
@@ -124,7 +123,7 @@ func (s *Store) syncAside() {
 		s.fail(err)
 		return
 	}
-	s.gate.add(ticket{batch: b}) // which waits without holding up Close
+	s.gate.add(ticket{batch: b}) // waits without holding up Close
 }
 
 // stop ends the wait for a sync. A sync that has begun holds store.life.
@@ -135,9 +134,9 @@ func (a *asideSync) stop() {
 }
 
 // AsideOf is [Space.Aside] for actors that are not open, in one batch for all. It calls write with
-// the index of each. Actors without a commit, destroyed ones, and those with a head that cannot be
-// read are left out, and so are those of which write returns that damage before it puts anything.
-// It returns the indexes of the actors that are open, which it leaves alone.
+// the index of each actor, and returns the indexes of open actors, which it leaves alone. It skips
+// actors without a commit, destroyed ones, and those whose head cannot be read. It also skips an
+// actor if write returns such damage before it puts anything.
 func (s *Store) AsideOf(ids []keyspace.ActorID, write func(i int, a *Aside) error) (open []int, err error) {
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -149,8 +148,8 @@ func (s *Store) AsideOf(ids []keyspace.ActorID, write func(i int, a *Aside) erro
 	if err := s.free.check(); err != nil {
 		return nil, err
 	}
-	// A space of its own keeps each actor from being opened: OpenSpace waits for its lock. Nobody
-	// commits with it.
+	// A space of its own keeps each actor from being opened: OpenSpace waits for its lock. It has
+	// no commits.
 	spaces := make([]Space, len(ids))
 	s.spaces.mu.Lock()
 	for i, id := range ids {
@@ -193,7 +192,7 @@ func (s *Store) AsideOf(ids []keyspace.ActorID, write func(i int, a *Aside) erro
 			return open, err
 		}
 	}
-	if err := s.readOnly(); err != nil { // also since a damaged table was read
+	if err := s.readOnly(); err != nil { // a damaged table may have been read
 		return open, err
 	}
 	if batch.Empty() {

@@ -81,7 +81,7 @@ func TestOnlyTracesAreWrittenAside(t *testing.T) {
 	wantErr(t, sp.Aside(func(a *Aside) error { return a.Put(trace("b"), nil) }), ErrFenced)
 }
 
-// A power cut takes back what was written aside after the last commit, until it is synced: a little
+// A power cut takes back aside batches after the last commit, until they are synced: a little
 // later, or by Close.
 func TestWhatWasWrittenAsideIsSyncedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -161,9 +161,9 @@ func TestWritingAsideBesideCommits(t *testing.T) {
 	same(t, r.sp.Head().Keys, 1)
 }
 
-// TestAsideOfWritesForActorsThatAreNotOpen has one that sleeps, one that is open, one that is
-// destroyed, one that never was, one without a head that can be read, and one with another row that
-// cannot be read.
+// TestAsideOfWritesForActorsThatAreNotOpen has an actor that sleeps, an open one, a destroyed one,
+// one that never existed, one whose head cannot be read, and one with another row that cannot be
+// read.
 func TestAsideOfWritesForActorsThatAreNotOpen(t *testing.T) {
 	s := listingStore(t, 6)
 	key := keyspace.Usage.Append(nil, 7)
@@ -200,7 +200,7 @@ func TestAsideOfWritesForActorsThatAreNotOpen(t *testing.T) {
 	open, err := s.AsideOf(ids, put)
 	must(t, err)
 	same(t, fmt.Sprint(open, written), "[1] [0]")
-	late = true // what is written of an actor before the row that is damaged is not taken back
+	late = true // keys written before the damaged row are not taken back
 	wantErr(t, errOf(s.AsideOf(ids, put)), &CorruptError{})
 	refused = errors.New("refused")
 	open, err = s.AsideOf(ids[:2], put)

@@ -12,29 +12,28 @@ import (
 
 // auditLog hands out the numbers of the audit log. Its claims:
 //
-//  1. Numbers grow, whatever the clock does and whichever records are removed.
+//  1. Numbers grow, regardless of the clock and of records that are removed.
 //  2. A number is the time of its commit in Unix microseconds, or one more than the number before
 //     it, if that is greater. So a time is a place in the log.
 //  3. A record can be read when its commit and those of all lower numbers are durable. So a reader
-//     that goes on after the last number that it saw misses nothing.
+//     that continues after the last number it saw misses nothing.
 //
-// If the clock was ahead and is set back, the numbers go on from there, and the log notes how far
-// they are ahead of the time. If it was behind instead, it passes them again, and the note is
-// dropped. Records of a time that never was are old when those after them are.
+// If the clock was ahead and is set back, the numbers continue from there, and the log notes how
+// far they are ahead of the time. If it was behind instead, it passes the numbers again, and the
+// note is dropped. Records dated ahead of the time are old when the records after them are.
 type auditLog struct {
 	sequence
 	slip auditSlip
 }
 
-// An auditSlip says that the clock was set back: the records up to a number were made before a
-// time, whatever the clock said, and the numbers of those after it count the microseconds since
-// that time. The zero value says nothing.
+// An auditSlip notes that the clock was set back: the records up to number upTo were made before
+// the time at, regardless of the clock, and later numbers count the microseconds since at. The zero
+// value notes nothing.
 type auditSlip struct{ upTo, at uint64 }
 
 const (
-	// auditRow is the name of the row that says what records do not: uvarints of a number that none
-	// after it has, and of the slip. It is written when records are removed, and with each record
-	// while there is a slip.
+	// auditRow is the name of a row with the uvarints of the last number given, and of the slip. It
+	// is written when records are removed, and with each record while there is a slip.
 	auditRow = "audit"
 	// auditSlack is how many microseconds the numbers may be ahead of the clock without a note.
 	auditSlack = 60_000_000
@@ -102,8 +101,8 @@ func (l *auditLog) begin(n int) numbers {
 	return l.take(n, l.look())
 }
 
-// AuditPlace returns the number from which on the records of the audit log are of a time or later.
-// Those to come are, whatever the time.
+// AuditPlace returns the first number whose records in the audit log are of a time or later. Future
+// records have this number or a later one, regardless of the time.
 func (s *Store) AuditPlace(at time.Time) uint64 {
 	s.audit.mu.Lock()
 	defer s.audit.mu.Unlock()
@@ -111,8 +110,8 @@ func (s *Store) AuditPlace(at time.Time) uint64 {
 	return min(s.audit.slip.of(uint64(max(1, at.UnixMicro()))), s.audit.next)
 }
 
-// auditBounds are the bounds of the records after one number and before another; before 0 is no
-// bound.
+// auditBounds are the bounds of the records after one number and before another; a before of 0 sets
+// no bound.
 func auditBounds(after, before uint64) *pebble.IterOptions {
 	o := &pebble.IterOptions{LowerBound: keyspace.AppendAuditRow(nil, after)}
 	if after > 0 {
@@ -152,8 +151,8 @@ func (l *auditLog) encode(seq uint64, data []byte, set func(row, value []byte)) 
 	}
 }
 
-// AppendAudit is [WriteSet.Audit] for what has no commit. It returns when the record is durable.
-// Like a commit, it must not be called by what the gate tells.
+// AppendAudit is [WriteSet.Audit] without a commit. It returns when the record is durable. Like
+// Commit, it must not be called by a callback of the gate.
 func (s *Store) AppendAudit(i Identity, record []byte) error {
 	durable := make(chan error, 1)
 	if err := s.appendAudit(i, record, func(err error) { durable <- err }); err != nil {
@@ -194,7 +193,7 @@ func (s *Store) appendAudit(i Identity, record []byte, notify func(error)) error
 type AuditRecord struct {
 	Seq uint64 // grows from record to record
 	Of  Identity
-	// Record is what was appended.
+	// Record is the appended record.
 	Record []byte
 	// Damaged: Record is nil, because the row cannot be read. Of is known only if the query has it.
 	Damaged bool
@@ -202,11 +201,11 @@ type AuditRecord struct {
 
 // An AuditQuery selects records of the audit log.
 type AuditQuery struct {
-	// Of selects the records of one actor, whichever its life; nil those of all.
+	// Of selects the records of one actor in all its lives; nil selects those of all actors.
 	Of *Identity
-	// After and Before are bounds, which are left out themselves. A Before of 0 is none.
+	// After and Before are exclusive bounds. A Before of 0 sets none.
 	After, Before uint64
-	// Newest: they come in descending order.
+	// Newest: records come in descending order.
 	Newest bool
 }
 
@@ -295,8 +294,8 @@ func (s *Store) PurgeAudit(at time.Time) (removed int, err error) {
 	}
 }
 
-// purgeAudit removes the records up to a number, and rows that find them, and keeps what they said
-// of the numbers.
+// purgeAudit removes the records up to a number and their index rows, and keeps the state of the
+// numbers.
 func (s *Store) purgeAudit(last uint64, rows [][]byte) error {
 	if err := s.enter(); err != nil {
 		return err

@@ -71,8 +71,8 @@ func TestAuditLogIsReadByTimeAndByActor(t *testing.T) {
 	})
 }
 
-// lived calls f for a store on a disk, some time after the beginning of virtual time, which is
-// before the end of the life before.
+// lived calls f for a store on a disk, some time after the start of virtual time. That start is
+// before the end of the previous life.
 func lived(t *testing.T, disk *Disk, later time.Duration, f func(t *testing.T, s *Store)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(later)

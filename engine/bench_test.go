@@ -105,7 +105,7 @@ func rawStarters(b *testing.B, depth int) func(actor int) starter {
 	}
 }
 
-// BenchmarkCommit has callers, each with actors of its own, and with up to so many commits that are
+// BenchmarkCommit runs callers, each with actors of its own and with up to depth commits that are
 // not durable yet. With turns=16, as many turns share a commit; its figure is per turn.
 func BenchmarkCommit(b *testing.B) {
 	for _, c := range []struct {

@@ -6,8 +6,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// ChangeKind says what a change event tells about. The numbers are on disk and
-// only grow.
+// ChangeKind is the subject of a change event. The numbers are on disk and only grow.
 type ChangeKind uint8
 
 const (

@@ -10,7 +10,7 @@ type decoder struct {
 	reason string
 }
 
-// rest returns what is not read.
+// rest returns the unread bytes.
 func (d *decoder) rest() []byte { return d.b[d.at:] }
 
 func (d *decoder) fail(reason string) {
@@ -81,8 +81,8 @@ func (d *decoder) take(n int) []byte {
 
 func (d *decoder) string() string { return string(d.bytes()) }
 
-// count reads the number of elements that follow, each of which takes at least
-// a byte, so that a bad count cannot ask for much memory.
+// count reads the number of elements that follow, each of which takes at least a byte, so a bad
+// count cannot allocate much memory.
 func (d *decoder) count() int {
 	n := d.uvarint()
 	if n > uint64(len(d.rest())) {

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// codec is a value of a row: what it decodes to, and encodes back to.
+// codec is a value of a row, with functions to decode and encode it.
 type codec struct {
 	name    string
 	example []byte
@@ -149,8 +149,7 @@ func FuzzMetadataIsReadAlike(f *testing.F) {
 	})
 }
 
-// FuzzCursor gives the decoder of row suffixes, through a list, rows that are
-// not what the engine writes.
+// FuzzCursor decodes, through a list, row suffixes that the engine cannot have written.
 func FuzzCursor(f *testing.F) {
 	f.Add([]byte{0x15, 0x04, 0x14}, []byte("x"))
 	f.Add([]byte{0x15, 0x2C}, []byte{1, 1, 2, 3, 4, 5, 6})
@@ -183,9 +182,9 @@ func FuzzCursor(f *testing.F) {
 }
 
 // TestComparerOrdersWholeRowsForPebble is Pebble's own check with rows, and beginnings of rows, as
-// prefixes and no suffixes. With suffixes it also asks that a prefix without its first bytes still
-// splits, which holds for no row and is needed for nothing here; see newComparer. What Pebble
-// documents of Split is checked where rows are made.
+// prefixes and no suffixes. With suffixes it also checks that a prefix without its first bytes
+// still splits. That holds for no row, and nothing here needs it; see newComparer. Package keyspace
+// tests what Pebble documents of Split.
 func TestComparerOrdersWholeRowsForPebble(t *testing.T) {
 	id := testID(1)
 	rows := [][]byte{keyspace.AppendHeadRow(nil, id), keyspace.AppendActorPrefix(nil, id), keyspace.AppendTombstoneRow(nil, id),

@@ -10,24 +10,24 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A database is Pebble's, and applies batches and waits for the log. It is the only place that
-// knows how; the three ways keep the same contract:
+// A database is Pebble's database, which applies batches and waits for the log. Only it knows how;
+// the three modes keep the same contract:
 //
-//   - pipelined: ApplyNoSyncWait returns when the batch can be read, SyncWait
-//     when it is durable. Pebble calls this experimental, so it stays in here.
-//   - plain: Apply without sync, then, once for all batches that wait, a log
-//     record with sync. The log is synced in order and whole, and a log that is
-//     rotated meanwhile is synced when it is closed, so the batches before are
-//     durable too. Uses nothing experimental; a little slower for a lone commit.
+//   - pipelined: ApplyNoSyncWait returns when the batch can be read, SyncWait when it is durable.
+//     Pebble calls this experimental, so it stays in here.
+//   - plain: Apply without sync, then, once for all batches that wait, a log record with sync. The
+//     log is synced in order and whole, and a log that is rotated meanwhile is synced when it is
+//     closed, so the batches before are durable too. Uses nothing experimental; a little slower for
+//     a lone commit.
 //   - none: Apply without sync. Nothing to wait for.
 type database struct {
 	*pebble.DB
 	how commitMode
 }
 
-// databaseOf returns the database of a store. What the fields and methods of a type mention, each
-// package that uses the type compiles again if it is generic, and Pebble has so much of it that
-// each of 40 packages took 0.7 s longer. So those of exported types mention nothing of Pebble.
+// databaseOf returns the database of a store. Each package that uses a type compiles again the
+// generic code that the fields and methods of the type mention. Pebble has so much of it that each
+// of 40 packages took 0.7 s longer. So exported types do not mention Pebble.
 func databaseOf(s *Store) *database { return s.db.(*database) }
 
 type commitMode uint8
@@ -63,23 +63,21 @@ func (d *database) wait(b *pebble.Batch) error {
 	return nil
 }
 
-// Commit applies the write set as one atomic batch and empties it. It returns
-// the actor's version as soon as readers see the batch; onDurable is called when
-// a power cut can no longer take it back, or with the error if that is unknown.
+// Commit applies the write set as one atomic batch and empties it. It returns the actor's version
+// as soon as readers see the batch; onDurable is called when a power cut can no longer take it
+// back, or with the error if that is unknown.
 //
-// onDurable may be nil. It is called exactly once, from the gate's goroutine, in
-// the order of the space's commits, and must not block or call Commit. If many
-// commits wait to become durable, Commit blocks until some are.
+// onDurable may be nil. It is called exactly once, from the gate's goroutine, in the order of the
+// space's commits, and must not block or call Commit. If many commits wait to become durable,
+// Commit blocks until some are.
 //
-// A write set without changes and without Advance writes nothing: Commit returns
-// the current version, and onDurable is called when all earlier commits of the
-// space are durable.
+// A write set without changes and without Advance writes nothing: Commit returns the current
+// version, and onDurable is called when all earlier commits of the space are durable.
 //
-// If Commit returns an error, nothing was written, onDurable is not called, and
-// the write set is as it was, so the caller may Rollback or try again:
-// ErrFenced, ErrClosed, ErrExists, ErrDiskFull, ErrReadOnly. Only where the error
-// is ErrUncertain too, Pebble failed in the middle, and whether the batch is in
-// the log is unknown.
+// If Commit returns an error, nothing was written, onDurable is not called, and the write set is as
+// it was, so the caller may Rollback or try again: ErrFenced, ErrClosed, ErrExists, ErrDiskFull,
+// ErrReadOnly. The exception: if the error is also ErrUncertain, Pebble failed in the middle, and
+// it is unknown whether the batch is in the log.
 func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 	s := sp.store
 	if err := s.enter(); err != nil {
@@ -112,7 +110,7 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 	listing := relistings.Get().(*relisting)
 	defer listing.free()
 	if err := w.relist(listing, &next); err != nil {
-		sp.listing = nil // it has what this set would have written
+		sp.listing = nil // it includes the rows of this set
 		return 0, err
 	}
 	batch := newBatch(s, w)
@@ -151,9 +149,8 @@ func applyUnsynced(s *Store, b *pebble.Batch) error {
 	return err
 }
 
-// guarded calls a write of Pebble, which panics where it finds itself broken; the
-// store is then read-only and its database is never touched by a write, nor
-// closed, again, since its locks may be held.
+// guarded calls a write of Pebble, and recovers if Pebble panics because it is broken. The store is
+// then read-only, and its database is never written or closed again: its locks may be held.
 func (s *Store) guarded(write func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -341,8 +338,8 @@ func encode(w *WriteSet, b *pebble.Batch, next *head, outbox, log numbers, listi
 	return b.Len(), err
 }
 
-// setFormat writes the rows that say the format in the first commits to a store of an older one: no
-// row of this format is in the store, or in what a crash leaves of it, without these.
+// setFormat writes the format rows in the first commits to a store of an older format. So the store
+// never has rows of this format without them, even after a crash.
 func (s *Store) setFormat(set func(row, value []byte)) {
 	older := s.older.Load()
 	if older == 0 {
@@ -362,9 +359,9 @@ func (s *Store) formatted() {
 	}
 }
 
-// pointDeletes is up to how many rows or keys are deleted one by one. A range
-// tombstone is cheap to write and dear to read past, so it has to pay.
+// pointDeletes is the most rows or keys that are deleted one by one. A range tombstone is cheap to
+// write but costly to read past, so it must replace many deletions.
 const pointDeletes = 64
 
-// turnClock is the clock of a write set that was never told the time.
+// turnClock is the clock of a write set whose time was never set.
 func turnClock() int64 { return time.Now().UnixMilli() }

@@ -11,14 +11,13 @@ import (
 // comparer and the merger that it was made with.
 const formatName = "cairn.v1"
 
-// newComparer returns the order of rows: bytewise, split where keyspace.SplitRow
-// says, so that one bloom filter entry stands for all rows of a logical key.
+// newComparer returns the order of rows: bytewise, split where keyspace.SplitRow says, so that one
+// bloom filter entry stands for all rows of a logical key.
 //
-// Order must agree with the split (a <= b implies prefix(a) <= prefix(b)); the
-// comment of SplitRow says why it does for any bytes, which is why the bytewise
-// separators of Pebble's default comparer can be kept. What does not hold is
-// that a row without its first bytes is a row; Pebble asks for that only where
-// sstables are ingested under a synthetic prefix, which this store never does.
+// Order must agree with the split (a <= b implies prefix(a) <= prefix(b)); the comment of SplitRow
+// says why it does for any bytes, which is why the bytewise separators of Pebble's default comparer
+// can be kept. A row without its first bytes is not a row. Pebble needs that only for sstables
+// ingested under a synthetic prefix, which this store never does.
 func newComparer() *pebble.Comparer {
 	c := *pebble.DefaultComparer
 	c.Name = formatName
@@ -27,9 +26,8 @@ func newComparer() *pebble.Comparer {
 	return &c
 }
 
-// newMerger returns a merger that is registered from the first day because Pebble refuses a store
-// under another merger name than it was made with. No row is written with Merge: its concatenation
-// is used by nothing.
+// newMerger returns a merger that no row uses. It is registered from the first day because Pebble
+// refuses a store under another merger name than it was made with.
 func newMerger() *pebble.Merger {
 	return &pebble.Merger{Name: formatName, Merge: pebble.DefaultMerger.Merge}
 }

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestCrashLosesNothingAcknowledgedAndTearsNothing runs actors at full speed, cuts the power of the
-// memory disk at random moments with random amounts of unsynced data kept, and compares what each
-// cut leaves with the histories.
+// TestCrashLosesNothingAcknowledgedAndTearsNothing runs actors at full speed. It cuts the power of
+// the memory disk at random moments, keeps random amounts of unsynced data, and compares the disk
+// after each cut with the histories.
 func TestCrashLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
 	for _, name := range []string{"pipelined", "plain"} {
 		t.Run(name, func(t *testing.T) {
@@ -25,7 +25,7 @@ func TestCrashLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
 }
 
 // TestEveryWriteFaultLeavesAcknowledgedState makes the n-th write or sync fail, for n after n (see
-// stride) until a run comes through, and looks at what is on disk afterwards.
+// stride) until a run succeeds, and checks the disk afterwards.
 func TestEveryWriteFaultLeavesAcknowledgedState(t *testing.T) {
 	for _, name := range []string{"pipelined", "plain"} {
 		t.Run(name, func(t *testing.T) {
@@ -41,8 +41,8 @@ func TestEveryWriteFaultLeavesAcknowledgedState(t *testing.T) {
 }
 
 // stride is the step of a test that breaks each operation of a disk, or each byte of a file, in
-// turn: one in the long form (`make soak`), else a random one of most at most, so that each is
-// broken once in a few runs.
+// turn. It is 1 in the long form (`make soak`), else random up to most, so a few runs break each
+// once.
 func stride(most int64) int64 {
 	if long() {
 		return 1
@@ -61,15 +61,14 @@ func seeds(n uint64) uint64 {
 // long reports whether tests run in their long form.
 func long() bool { return os.Getenv("CAIRN_LONG") != "" }
 
-// history is what an actor's states were, by version, and which version was the
-// last to be told durable.
+// history has an actor's states by version, and the last version reported durable.
 type history struct {
 	mu     sync.Mutex
 	states map[Version]*model
 	acked  Version
 }
 
-// keep notes a state that is about to be committed.
+// keep records a state that is about to be committed.
 func (h *history) keep(m *model) Version {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,14 +76,14 @@ func (h *history) keep(m *model) Version {
 	return m.version
 }
 
-// told notes that a version is durable.
+// told records that a version is durable.
 func (h *history) told(v Version) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.acked = v
 }
 
-// check compares what a store has of an actor with the history, and returns the actor's space.
+// check compares an actor of a store with the history, and returns the actor's space.
 func (h *history) check(t *testing.T, s *Store, n int, acked Version, where ...any) *Space {
 	t.Helper()
 	sp := openSpace(t, s, n)
@@ -210,7 +209,7 @@ func faultRun(t *testing.T, o Options, n int64) (clean bool) {
 		}
 		fatalIf(t, !errors.Is(err, ErrReadOnly) || !errors.Is(err, errFault) || s.Err() == nil,
 			"fault %d: %v, store says %v", n, err, s.Err())
-		// Reads go on, a further commit is refused.
+		// Reads continue, a further commit is refused.
 		w.checkAll(sp.Writes())
 		put(t, sp.Writes(), []byte{1}, "more")
 		wantErr(t, errOf(sp.Commit(nil)), ErrReadOnly, n)

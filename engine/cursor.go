@@ -22,13 +22,12 @@ func rowRange(id keyspace.ActorID, start, end []byte) (lower, upper []byte) {
 	return lower, keyspace.Successor(keyspace.AppendScanPrefix(nil, id, nil))
 }
 
-// cursor walks over the logical keys of an actor in the store, forward or in
-// reverse. It stands on a key whose rows it has not consumed: key tells
-// which, load reads it, skip goes on.
+// cursor walks over the logical keys of an actor in the store, forward or in reverse. It stands on
+// a key whose rows it has not consumed: key is that key, load reads it, skip moves on.
 //
-// Forward, the data rows of a key come first and its metadata last, so a value
-// is put together before its size is known; in reverse, the metadata comes first
-// and the chunks are filled in from the last to the first.
+// Forward, the data rows of a key come first and its metadata last, so a value is put together
+// before its size is known; in reverse, the metadata comes first and the chunks are filled in from
+// the last to the first.
 type cursor struct {
 	it      iterator
 	reverse bool
@@ -151,8 +150,8 @@ func (c *cursor) unescape(row []byte, end int) bool {
 	return true
 }
 
-// metadataSuffix is what a metadata row ends with, after the prefix, and metadataEnd the same with
-// the end of the wrapper.
+// metadataSuffix ends a metadata row, after the prefix. metadataEnd is the same with the end of the
+// wrapper before it.
 const (
 	metadataSuffix = "\x15\x2C"
 	metadataEnd    = "\x00\x00" + metadataSuffix
@@ -218,8 +217,8 @@ func (c *cursor) jump(id keyspace.ActorID, hidden span) error {
 	return c.stand(c.it.SeekGE(c.seek))
 }
 
-// load reads the entry of the key that it stands on, with its value if that is wanted; both are
-// valid until skip, which then moves on. A value that lies with its metadata is not copied.
+// load reads the entry of the current key, and its value if values is set. Both are valid until
+// skip, which then moves on. It does not copy a value in the metadata row.
 func (c *cursor) load(values bool) (m *metadata, value []byte, err error) {
 	switch {
 	case c.reverse:
@@ -239,7 +238,7 @@ func (c *cursor) load(values bool) (m *metadata, value []byte, err error) {
 	return &c.meta, value, nil
 }
 
-// loadForward reads the chunks of a value, if that is wanted, and the metadata after them.
+// loadForward reads the chunks of a value, if values is set, and the metadata after them.
 func (c *cursor) loadForward(values bool) ([]byte, error) {
 	n := 0
 	c.value = c.value[:0]
@@ -290,8 +289,8 @@ func (c *cursor) loadForward(values bool) ([]byte, error) {
 	return c.value, nil
 }
 
-// metadata reads the metadata row that the iterator is on. The value, if it lies there, is valid
-// while the iterator is.
+// metadata reads the metadata row at the iterator. A value in that row is valid while the iterator
+// stays.
 func (c *cursor) metadata() (value []byte, err error) {
 	data, err := c.it.ValueAndErr()
 	if err != nil {
@@ -311,7 +310,7 @@ func (c *cursor) metadata() (value []byte, err error) {
 	return value, nil
 }
 
-// loadReverse reads the metadata, and the chunks before it if the value is wanted.
+// loadReverse reads the metadata, and the chunks before it if values is set.
 func (c *cursor) loadReverse(values bool) ([]byte, error) {
 	if !c.whole {
 		isMetadata, _, err := c.rowKind()

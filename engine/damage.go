@@ -19,26 +19,25 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 )
 
-// survey is what a look at the directory found, before Pebble opens it and changes files.
+// survey is the result of checking the directory before Pebble opens it and changes files.
 //
-// Pebble takes what it cannot read at the end of the newest log, or of the manifest, for the torn
-// end that a power cut leaves, and a directory without a marker for an empty one. So it would drop
-// what was acknowledged, or every table. The survey tells damage from a torn end by facts that no
-// power cut can change:
+// Pebble treats unreadable bytes at the end of the newest log, or of the manifest, as the torn end
+// that a power cut leaves, and a directory without a marker as empty. So it would drop acknowledged
+// commits, or every table. The survey tells damage from a torn end by facts that no power cut can
+// change:
 //
-//  1. What was synced is there. The mark says so from beside the log, and each commit from within
-//     it: a commit names how far its log was synced when it was applied, so a log is damaged if a
-//     whole commit after the damage says that the damaged place was synced. Whole commits alone
-//     prove nothing: unsynced blocks reach the disk in any order.
+//  1. Synced bytes are there. The mark beside the log says how many. So does each commit in it, as
+//     of when the commit was applied. So a log is damaged if a whole commit after the damage says
+//     that the damaged place was synced. Whole commits alone prove nothing: unsynced blocks reach
+//     the disk in any order.
 //  2. Sequence numbers have no gaps, within a log and from one to the next. The numbers are given
 //     in the order of the log; only ingestion takes one without a record, and the engine never
-//     ingests. This holds from the oldest log that the manifest needs: Open writes what it replayed
-//     to tables before it begins a new log. Pebble believes what the beginning of a later block
-//     says of it, and refuses the log; so that is damage here, too.
+//     ingests. This holds from the oldest log that the manifest needs: Open writes the replayed
+//     commits to tables before it begins a new log. Pebble refuses a log if the beginning of a
+//     later block says that an unreadable place was synced; so that is damage here, too.
 //  3. A log is closed and synced before the next one is begun, so only the newest has a torn end.
-//  4. How far the manifest is synced is said by the mark and by each commit too. What looks like
-//     whole edits behind a torn one proves nothing: an edit holds keys, and those are for tenants
-//     to choose.
+//  4. The mark and each commit also say how far the manifest is synced. Bytes that look like whole
+//     edits after a torn one prove nothing: an edit holds keys, which tenants choose.
 //  5. The markers are made durable before anything but a first manifest.
 type survey struct {
 	damages  []*DamageError
@@ -46,7 +45,7 @@ type survey struct {
 	secrets  map[markSecret]bool // of the processes that wrote the mark and the commits that were read
 	noMarker bool                // the manifest's marker is missing
 	noFormat bool                // the format's marker is missing
-	options  string              // name of a damaged file of options, which the store can do without
+	options  string              // name of a damaged file of options, which the store does not need
 	manifest string              // name of the current manifest
 	readable int64               // how much of the manifest can be read; -1 if no edit can
 	claimed  int64               // how much of the manifest was synced, as far as is known
@@ -66,8 +65,8 @@ type surveyor struct {
 	*survey
 }
 
-// surveyDirectory looks at the files of a store that nobody has open. It changes nothing. The error
-// is one of the disk, or ErrFormat: what a later version of Pebble wrote cannot be looked at.
+// surveyDirectory checks the files of a store that is not open, and changes nothing. The error is
+// one of the disk, or ErrFormat if a later version of Pebble wrote the files.
 func surveyDirectory(disk vfs.FS, dir string) (*survey, error) {
 	v := surveyor{disk, dir, &survey{secrets: make(map[markSecret]bool)}}
 	names, err := disk.List(dir)
@@ -88,7 +87,7 @@ func surveyDirectory(disk vfs.FS, dir string) (*survey, error) {
 			return nil, fmt.Errorf("%w: %s, newest known is %d", ErrFormat, names[i], pebble.FormatNewest)
 		}
 	}
-	opened, used := false, "" // Pebble opened it once; a file that there is only then
+	opened, used := false, "" // whether Pebble opened it before; a file that proves that it was used
 	options := ""
 	for _, name := range names {
 		kind, _ := kindOf(name)
@@ -104,7 +103,7 @@ func surveyDirectory(disk vfs.FS, dir string) (*survey, error) {
 	}
 	if v.manifest == "" {
 		if used == "" {
-			return v.survey, nil // there is no store, or its making was cut off
+			return v.survey, nil // there is no store, or its creation was cut off
 		}
 		v.noMarker = true
 		v.damaged("marker.manifest", -1,
@@ -163,19 +162,18 @@ func (s *survey) err() error {
 	return errors.Join(errs...)
 }
 
-// tableInError finds the number of a table in an error of Pebble's. A number that a path goes on
-// behind is a directory.
+// tableInError finds the number of a table in an error of Pebble's. A number in the middle of a
+// path is a directory.
 var tableInError = regexp.MustCompile(`(?:L\d+: |file |invalid table |/)(\d{6,})(?:[^/\d]|$)`)
 
-// tableDamage makes the error for a table from what Pebble says about it, which it puts on one
-// line.
+// tableDamage returns the error for a table, with Pebble's text about it on one line.
 func tableDamage(path string, said error) *DamageError {
 	name := path[strings.LastIndexAny(path, `/\`)+1:]
 	return &DamageError{File: name, Offset: -1, Reason: strings.Join(strings.Fields(said.Error()), " "), cause: said}
 }
 
-// damaged names the table that an error of Pebble is about, if what it holds is wrong. Other
-// errors, those of the disk among them, are returned as they are.
+// damaged names the table that an error of Pebble is about, if the table's content is wrong. It
+// returns other errors, such as those of the disk, as they are.
 func damaged(err error) error {
 	if err == nil {
 		return nil
@@ -200,7 +198,7 @@ func damaged(err error) error {
 	return tableDamage(found[1]+".sst", err)
 }
 
-// synced returns up to where a file is known to have been synced.
+// synced returns how much of a file is known to have been synced.
 func (s *survey) synced(kind fileKind, num uint64) int64 {
 	for _, e := range s.marks {
 		if e.kind == kind && e.num == num {
@@ -227,8 +225,8 @@ func newRecordReader[N ~uint64](open func(io.Reader, N) *record.Reader, r io.Rea
 	return open(r, N(num))
 }
 
-// afterChunks returns where the chunks end that hold the first bytes of a record. All but the last
-// chunk of a record fill their block.
+// afterChunks returns the end of the chunks that hold the first payload bytes of a record. All but
+// the last chunk of a record fill their block.
 func afterChunks(offset, header, payload int64) int64 {
 	for {
 		offset = roundUp(offset, header)
@@ -243,7 +241,7 @@ func afterChunks(offset, header, payload int64) int64 {
 	}
 }
 
-// recordBegin is how much of a record is looked at: what a commit begins with, or an edit of the
+// recordBegin is how much of a record is read: the beginning of a commit, or of an edit of the
 // manifest.
 const recordBegin = 256
 
@@ -259,8 +257,8 @@ const (
 // readRecords calls each with the beginnings of the records of a file and their offsets. It returns
 // where they end, and how. The slice is valid during the call.
 //
-// A sync may come when a part of a large record is written, so what was synced may end within a
-// record. Reached is where the whole chunks end of the record that is not: end, if it has none.
+// A sync may come when only part of a large record is written, so the synced bytes may end within a
+// record. Reached is the end of the whole chunks of the incomplete record: end, if it has none.
 func readRecords(f vfs.File, num uint64, each func(begin []byte, offset int64) (bool, error)) (end,
 	reached int64, how ending, err error) {
 	const manifestHeader, logHeader = 7, 19
@@ -301,7 +299,7 @@ func readRecords(f vfs.File, num uint64, each func(begin []byte, offset int64) (
 	}
 }
 
-// readOptions looks at the file in which Pebble wrote how it was opened last.
+// readOptions checks the file of the options with which Pebble was last opened.
 func (v surveyor) readOptions(name string) error {
 	f, err := v.disk.Open(v.disk.PathJoin(v.dir, name))
 	if err != nil {
@@ -322,8 +320,8 @@ func (v surveyor) readOptions(name string) error {
 }
 
 // findManifest sets the manifest of a directory without its marker: the newest with an edit that
-// can be read. A newer one was begun and not used: the marker moves when the edits that a manifest
-// begins with are synced.
+// can be read. A newer one was begun but not used: the marker moves when the first edits of a
+// manifest are synced.
 func (v surveyor) findManifest(names []string) error {
 	var newest uint64
 	for _, name := range names {
@@ -377,8 +375,8 @@ func (v surveyor) readManifest() (needed uint64, err error) {
 	return needed, nil
 }
 
-// oldestLog returns the number of the oldest log needed that an edit of the manifest sets, or 0. It
-// stands at the beginning of an edit, behind the name of the comparer.
+// oldestLog returns the number of the oldest log needed that an edit of the manifest sets, or 0.
+// The number is at the beginning of an edit, after the name of the comparer.
 func oldestLog(edit []byte) uint64 {
 	const comparer, logNumber = 1, 2
 	tag, n := binary.Uvarint(edit)
@@ -420,7 +418,7 @@ func (v surveyor) readLogs() error {
 	return nil
 }
 
-// missing returns the number of the oldest log between two others that was synced and is not there,
+// missing returns the number of the oldest log between two others that was synced but is missing,
 // or 0.
 func (s *survey) missing(after, before uint64) (lost uint64) {
 	for _, e := range s.marks {
@@ -501,11 +499,11 @@ func (v surveyor) readLog(num uint64, newest bool, next *uint64) (damaged bool, 
 	return damaged, nil
 }
 
-// trailerSize is the size of what ends a closed log.
+// trailerSize is the size of the trailer of a closed log.
 const trailerSize = 11
 
-// batchMark returns the mark that a commit carries as its first record. The bytes may be any:
-// package batchrepr panics on some that end early.
+// batchMark returns the mark that a commit carries as its first record. It takes any bytes; package
+// batchrepr panics on some that end early.
 func batchMark(batch []byte) (commitMark, bool) {
 	if len(batch) <= batchrepr.HeaderLen || batch[batchrepr.HeaderLen] != byte(pebble.InternalKeyKindLogData) {
 		return commitMark{}, false
@@ -521,10 +519,10 @@ func batchMark(batch []byte) (commitMark, bool) {
 // findCommit looks for the beginning of a commit after a damaged place in a log, and returns the
 // offset of the first for which want is true, or -1.
 //
-// Nothing says where in a block a chunk begins: the lengths of those before may be what is damaged.
-// So each byte may be one, and a value may hold as many beginnings as it has room for. The checksum
-// is the last thing that is looked at: want is true only of marks with a secret, so it is summed up
-// once for each that the store wrote.
+// Nothing says where in a block a chunk begins: the lengths of earlier chunks may be damaged. So
+// any byte may begin one, and a value may hold as many beginnings as fit. The checksum is checked
+// last: want is true only for marks with a secret, so it is computed once for each mark that the
+// store wrote.
 func findCommit(f vfs.File, num uint64, damage int64, want func(commitMark) bool) (int64, error) {
 	block := make([]byte, recordBlock)
 	for start := damage - damage%recordBlock; ; start += recordBlock {
@@ -549,7 +547,7 @@ func findCommit(f vfs.File, num uint64, damage int64, want func(commitMark) bool
 }
 
 // beginsRecord reports whether the first chunk of a record of this log may begin here. It returns
-// what the chunk holds, and a function that reports whether its checksum is right.
+// the chunk's payload, and a function that reports whether its checksum is right.
 func beginsRecord(b []byte, num uint64) (payload []byte, sum func() bool, ok bool) {
 	const length, kind, log = 4, 6, 7 // offsets; the checksum comes first
 	header := 11

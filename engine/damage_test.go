@@ -24,7 +24,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 )
 
-// image is a disk as the end of a process left it, and what was acknowledged.
+// image is a disk after the end of a process, with the rows that were acknowledged.
 type image struct {
 	disk *Disk
 	want map[string]string // by key; all of one actor
@@ -73,7 +73,7 @@ func flip(at int, bits byte) func([]byte) []byte {
 	return func(b []byte) []byte { b[at] ^= bits; return b }
 }
 
-// mark writes a mark of what was synced.
+// mark writes a mark with the synced bytes of a log.
 func (m *image) mark(log uint64, synced int64) {
 	var mark durableMark
 	mark.start([]markEntry{{logFile, log, synced}})
@@ -103,8 +103,8 @@ func (m *image) remove(t testing.TB, name string) {
 	must(t, errors.Join(memoryOf(m.disk).Remove("store/"+name), syncDir(memoryOf(m.disk), "store")))
 }
 
-// newImage returns what is on the disk while tables, three logs that are not flushed, and a
-// manifest with edits are there: killed keeps what was not synced, a power cut does not.
+// newImage returns a disk with tables, three logs that are not flushed, and a manifest with edits.
+// killed keeps unsynced bytes; a power cut does not.
 func newImage(t testing.TB, killed bool) *image {
 	o := small(Options{MemTableBytes: 64 << 10})
 	r := newRig(t, o)
@@ -157,7 +157,7 @@ func newImage(t testing.TB, killed bool) *image {
 type outcome struct {
 	refused error
 	read    error // the first error of a read
-	lost    int   // keys that are wrong without a word
+	lost    int   // keys that are wrong without an error
 }
 
 func (m *image) outcome(t testing.TB, o Options) outcome {
@@ -180,7 +180,7 @@ func (m *image) outcome(t testing.TB, o Options) outcome {
 		switch {
 		case err != nil:
 			out.read = err
-			return out // Pebble looks for the bit that was flipped at each read, which takes a second
+			return out // Pebble searches for the flipped bit at each read, which takes a second
 		case !ok || string(got.Value) != want:
 			out.lost++
 		}
@@ -188,7 +188,7 @@ func (m *image) outcome(t testing.TB, o Options) outcome {
 	return out
 }
 
-// unchanged checks that a start that was refused left all as it was.
+// unchanged checks that a start that was refused changed no file.
 func (m *image) unchanged(t testing.TB, disk *Disk) {
 	t.Helper()
 	after, _ := memoryOf(disk).List("store")
@@ -400,7 +400,7 @@ func lastRecord(t testing.TB, disk *Disk, name string) (last, end int64) {
 }
 
 // TestNewestLogSaysWhatOfItWasSynced flips bits of the newest log where a power cut left no mark
-// beside it: each commit but the last is known to be whole by what the next one says.
+// beside it. Each commit except the last is known to be whole from the next one.
 func TestNewestLogSaysWhatOfItWasSynced(t *testing.T) {
 	whole := newImage(t, false)
 	if _, ok := contents(t, whole.disk, markName); ok {
@@ -413,7 +413,7 @@ func TestNewestLogSaysWhatOfItWasSynced(t *testing.T) {
 	for at := 0; at < end; at += 379 * int(stride(8)) {
 		out := whole.with(t, name, flip(at, 4)).outcome(t, Options{})
 		switch {
-		case out == (outcome{}): // in what a log that is used again held before
+		case out == (outcome{}): // in the old content of a log that is used again
 		case out.lost == 1 && out.refused == nil: // the last commit may be taken for a torn one
 		default:
 			wantDamage(t, out.refused, name, at, at, end)
@@ -511,10 +511,10 @@ func TestCrashDuringOpenIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestSyncWithinACommitIsNoDamage ends a process when a sync for an earlier commit has taken a part
-// of a large one along.
+// TestSyncWithinACommitIsNoDamage ends a process after a sync for an earlier commit that also
+// synced part of a large one.
 func TestSyncWithinACommitIsNoDamage(t *testing.T) {
-	r := newRig(t, Options{MemTableBytes: 1 << 20}) // into which the large commit fits
+	r := newRig(t, Options{MemTableBytes: 1 << 20}) // the large commit fits into it
 	r.put(kv("small"), "1")
 	for i := range 4 {
 		put(t, r.w, kv(fmt.Sprint(i)), strings.Repeat("x", 50<<10))
@@ -548,9 +548,8 @@ func TestSyncWithinACommitIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestWhatATenantForgesIsNoDamage has a value and a key that a tenant has made up, so that a part
-// of it looks like the log or the manifest, with marks beside them, which are older after a power
-// cut, or without.
+// TestWhatATenantForgesIsNoDamage writes a value and a key of a tenant that look in part like the
+// log or the manifest. The marks beside them are older, as after a power cut, or missing.
 func TestWhatATenantForgesIsNoDamage(t *testing.T) {
 	header := make([]byte, 19) // of a record, too often to try each
 	binary.LittleEndian.PutUint16(header[4:], 25000)
@@ -609,7 +608,7 @@ func forgedMark(num uint64) string {
 		batch = append(batch, data...)
 		record := make([]byte, 19, 150)
 		binary.LittleEndian.PutUint16(record[4:], uint16(len(batch)))
-		record[6] = 9 // a whole record, of which it is also known what was synced
+		record[6] = 9 // a whole record, of a log that says what is synced
 		binary.LittleEndian.PutUint32(record[7:], uint32(num))
 		b = append(b, seal(append(record, batch...))...)
 	}
@@ -617,8 +616,8 @@ func forgedMark(num uint64) string {
 }
 
 // TestReadOfADamagedTableNamesItOnOneLine damages a block of values, which Open does not read. Each
-// way to read a value that was there fails with a DamageError, in which and in the log the table
-// and what Pebble says are on one line, as slog writes it.
+// way to read such a value fails with a DamageError. The error and the log have the table and
+// Pebble's text on one line, as slog writes it.
 func TestReadOfADamagedTableNamesItOnOneLine(t *testing.T) {
 	all := ListQuery{Limit: 100, MaxBytes: 16 << 20}
 	back := all
@@ -688,8 +687,8 @@ func damagedTable(t *testing.T, length int) (m *image, table string, keys int) {
 	return m.with(t, table, flip(size*3/4, 0xff)), table, keys
 }
 
-// TestBatchMarkReadsAnyBytes: damage and what a power cut leaves can look like the beginning of a
-// commit that ends early.
+// TestBatchMarkReadsAnyBytes: damage, or the disk after a power cut, can look like the beginning of
+// a commit that ends early.
 func TestBatchMarkReadsAnyBytes(t *testing.T) {
 	header := make([]byte, batchrepr.HeaderLen)
 	log := byte(pebble.InternalKeyKindLogData)
@@ -714,7 +713,7 @@ func powerCuts(t *testing.T, seed uint64) {
 	if rnd.IntN(4) == 0 {
 		o.Durability = NoSync
 	}
-	var acked atomic.Uint64 // what the cut before left has that
+	var acked atomic.Uint64 // the disk that the last cut left has that
 	sessions := 8
 	if long() {
 		sessions = 12
@@ -723,7 +722,7 @@ func powerCuts(t *testing.T, seed uint64) {
 		limit := 1 + rnd.IntN([]int{30, 150, 1000}[rnd.IntN(3)])
 		commits, size, flushes := rnd.IntN(60), []int{10, 3000, 60000}[rnd.IntN(3)], rnd.IntN(3)
 		percent, cutSeed := []int{0, 30, 60, 100}[rnd.IntN(4)], rnd.Uint64()
-		var next *Disk // what the power cut of the session leaves
+		var next *Disk // the disk after the session's power cut
 		before := uint64(0)
 		cut := func() { before, next = acked.Load(), o.Disk.Crash(cutSeed, percent) }
 		stop := eachChange(o.Disk, func(n int) {

@@ -7,12 +7,11 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// DeleteRange removes all keys in start <= key < end; a nil end has no bound. It
-// returns how many were there, keys that have expired not among them. The index
-// of expiring keys is not touched, nor is what Aside has written.
+// DeleteRange removes all keys in start <= key < end; a nil end has no bound. It returns how many
+// were there, without keys that have expired. It does not touch the index of expiring keys or the
+// keys that Aside wrote.
 //
-// Many keys are removed as a range: the cost is reading their metadata once, to
-// count them.
+// Many keys are removed as a range: the cost is reading their metadata once, to count them.
 func (w *WriteSet) DeleteRange(start, end []byte) (int64, error) {
 	if err := w.deletable(start, end); err != nil {
 		return 0, err
@@ -69,8 +68,7 @@ func (w *WriteSet) deletable(start, end []byte) error {
 	return nil
 }
 
-// deletion is what DeleteRange found out about a range before it changes
-// anything.
+// deletion is what DeleteRange reads about a range before it changes anything.
 type deletion struct {
 	span
 	found []found // keys of the store, unless there are many
@@ -94,8 +92,7 @@ func (d *deletion) room() int {
 	return n
 }
 
-// planDelete reads what the store has in a range: slots and hidden ranges
-// excluded.
+// planDelete reads the keys of the store in a range, except slots and hidden ranges.
 func (w *WriteSet) planDelete(start, end []byte) (deletion, error) {
 	d := deletion{span: span{start, end}}
 	if w.space.head.Keys == 0 {
@@ -126,7 +123,7 @@ func (w *WriteSet) planDelete(start, end []byte) (deletion, error) {
 	return d, err
 }
 
-// runDelete does what was planned and returns how many keys were there.
+// runDelete runs the plan and returns how many keys were there.
 func (w *WriteSet) runDelete(d *deletion) int64 {
 	n := int64(0)
 	if w.overlay != nil {
@@ -156,8 +153,8 @@ func (w *WriteSet) runDelete(d *deletion) int64 {
 	return n + d.seen
 }
 
-// hide removes a range without looking at it: slots in it are dropped, what the
-// store has is hidden. It changes no counts.
+// hide removes a range without reading it: it drops the slots in it and hides the keys of the
+// store. It changes no counts.
 func (w *WriteSet) hide(start, end []byte) {
 	if end != nil && bytes.Compare(start, end) >= 0 {
 		return
@@ -192,7 +189,7 @@ func (o *overlay) within(start, end []byte) []int32 {
 	return append([]int32(nil), order[from:to]...)
 }
 
-// hidden reports whether a range of the set hides what the store has under key.
+// hidden reports whether a range of the set hides the key in the store.
 func (w *WriteSet) hidden(key []byte) bool {
 	return spanOf(w.ranges, key) >= 0
 }

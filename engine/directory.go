@@ -74,8 +74,7 @@ func identityOf(r reader, id keyspace.ActorID) (i Identity, created int64, ok bo
 	return i, created, ok, err
 }
 
-// Tombstone returns what remains of a destroyed actor, and false if the actor
-// was not destroyed.
+// Tombstone returns the tombstone of a destroyed actor, and false if the actor was not destroyed.
 func (s *Store) Tombstone(id keyspace.ActorID) (t Tombstone, ok bool, err error) {
 	if err := s.enter(); err != nil {
 		return Tombstone{}, false, err
@@ -102,7 +101,7 @@ type ActorsQuery struct {
 	Prefix    []string // first parts of the key; only with a Type
 	Limit     int      // 0: DefaultActors
 	Cursor    string   // of the page before
-	Brief     bool     // leaves out the heads, which are a read of each actor
+	Brief     bool     // leaves out the heads, which cost a read for each actor
 }
 
 // DefaultActors is how many actors a page has if the query sets no limit.
@@ -138,9 +137,8 @@ func (s *Store) Actors(q ActorsQuery) (page ActorsPage, err error) {
 }
 
 // EachActor calls visit for each entry of the page that Actors returns, and returns the page's
-// cursor. The entry is valid during the call, its strings and its key afterwards too. After an
-// error the entries are not a page. visit must not call the store, which cannot be closed while it
-// runs.
+// cursor. The entry is valid during the call, its strings and key also afterwards. After an error
+// the entries are not a page. visit must not call the store, which cannot be closed while it runs.
 func (s *Store) EachActor(q ActorsQuery, visit func(*ActorEntry)) (cursor string, err error) {
 	if err := s.enter(); err != nil {
 		return "", err
@@ -281,8 +279,8 @@ func readHead(r reader, id keyspace.ActorID) (Head, error) {
 	return a.Head, err
 }
 
-// readRoot returns the head of an actor and what is known of its state; ok is false for an actor of
-// which the store has no head. value: it returns a state that lies in the root as well.
+// readRoot returns the head of an actor and the metadata of its state; ok is false if the store has
+// no head of the actor. value: it also returns a state in the root.
 func readRoot(r reader, id keyspace.ActorID, value bool) (a root, ok bool, err error) {
 	row := rowBuffer()
 	defer row.free()

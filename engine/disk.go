@@ -10,9 +10,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// Disk is a filesystem in memory that knows which of its bytes were synced. A
-// store on a Disk behaves as on a real one, in a testing/synctest bubble too;
-// Crash shows what a power cut would leave. It is for tests and caches.
+// Disk is a filesystem in memory that tracks which of its bytes were synced. A store on a Disk
+// behaves as on a real one, even in a testing/synctest bubble; Crash returns the disk after a power
+// cut. It is for tests and caches.
 //
 // A Disk may be used by several goroutines.
 type Disk struct {
@@ -30,15 +30,14 @@ func newDisk(mem *vfs.MemFS) *Disk {
 	return d
 }
 
-// memoryOf returns the files of a disk. Their type has generic ones, which each package would
-// compile that uses a Disk.
+// memoryOf returns the files of a disk. Their type has generic ones, which each package that uses a
+// Disk would compile.
 func memoryOf(d *Disk) *vfs.MemFS { return d.mem.(*vfs.MemFS) }
 
-// Crash returns a copy of the disk as a power cut at this moment would leave it:
-// everything that was synced, and of the rest each block and directory entry
-// with a probability of unsyncedPercent (0 to 100), drawn from seed. The disk
-// itself, and a store on it, go on untouched. Free space and faults are not
-// copied.
+// Crash returns a copy of the disk as a power cut at this moment would leave it: everything that
+// was synced, and of the rest each block and directory entry with a probability of unsyncedPercent
+// (0 to 100), drawn from seed. The disk itself, and a store on it, are not changed. Free space and
+// faults are not copied.
 func (d *Disk) Crash(seed uint64, unsyncedPercent int) *Disk {
 	return newDisk(memoryOf(d).CrashClone(vfs.CrashCloneCfg{
 		UnsyncedDataPercent: unsyncedPercent,
@@ -46,11 +45,10 @@ func (d *Disk) Crash(seed uint64, unsyncedPercent int) *Disk {
 	}))
 }
 
-// Fail makes the operations fail for which fault returns an error. op is one of
-// "create", "open", "open dir", "remove", "rename", "mkdir", "lock", "list",
-// "stat", "usage", "read", "write", "preallocate" and "sync"; closing a file
-// never fails. fault is called by several goroutines at once and must not use the disk. Nil
-// ends all faults.
+// Fail injects the errors that fault returns into the disk's operations. op is one of "create",
+// "open", "open dir", "remove", "rename", "mkdir", "lock", "list", "stat", "usage", "read",
+// "write", "preallocate" and "sync"; closing a file never fails. fault is called by several
+// goroutines at once and must not use the disk. Nil ends all faults.
 func (d *Disk) Fail(fault func(op, path string) error) {
 	if fault == nil {
 		d.hook.Store(nil)
@@ -109,24 +107,23 @@ func opName(k errorfs.OpKind) string {
 	}
 }
 
-// freeSpace refuses commits while the disk is nearly full. It looks at the disk
-// when a commit asks and the last look was a second ago or more, so an idle
-// store costs nothing and a busy one a system call a second.
+// freeSpace refuses commits while the disk is nearly full. A commit reads the free space if the
+// last reading is a second old or more, so an idle store costs nothing and a busy one a system call
+// a second.
 type freeSpace struct {
 	fs    vfs.FS
 	dir   string
 	min   uint64
 	start time.Time
 	next  atomic.Int64  // nanoseconds after start
-	spent atomic.Uint64 // bytes committed since the disk was looked at early
+	spent atomic.Uint64 // bytes committed since an early look at the disk
 	full  atomic.Bool
-	low   atomic.Bool // there is not even room for commits that make space
+	low   atomic.Bool // there is no room even for commits that free space
 }
 
 const freeSpaceInterval = time.Second
 
-// wrote counts the bytes of a commit. Many of them make the next commit look at
-// the disk before its time.
+// wrote counts the bytes of a commit. After many, the next commit looks at the disk early.
 func (f *freeSpace) wrote(n int) {
 	if f.spent.Add(uint64(n)) > f.min/8 {
 		f.spent.Store(0)
@@ -134,9 +131,9 @@ func (f *freeSpace) wrote(n int) {
 	}
 }
 
-// checkCommit is check for a commit. One that makes the actor smaller is let through until three
-// quarters of the watermark are used up, since it is how space is made; the rest is for the log and
-// the tables that hold the deletion.
+// checkCommit is check for a commit. A commit that makes the actor smaller frees space, so it may
+// pass until three quarters of the watermark are used up. The rest is for the log and the tables
+// that hold the deletion.
 func (f *freeSpace) checkCommit(shrinks bool) error {
 	err := f.check()
 	if err != nil && shrinks && !f.low.Load() {
@@ -157,7 +154,7 @@ func (f *freeSpace) init(fs vfs.FS, dir string, minimum uint64) {
 	}
 }
 
-// check returns ErrDiskFull if the disk is nearly full. A disk that cannot say
+// check returns ErrDiskFull if the disk is nearly full. A disk that cannot report its free space
 // has room.
 func (f *freeSpace) check() error {
 	now := int64(time.Since(f.start))

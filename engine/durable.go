@@ -18,30 +18,28 @@ import (
 // synced.
 const markName = "durable-mark"
 
-// durableMark keeps the high-water marks of the logs and manifests: for each, up to where it was
-// synced.
+// durableMark keeps the high-water marks of the logs and manifests: how much of each was synced.
 //
-// A log is allowed to end anywhere, because a power cut tears its end. So a log that was cut,
-// emptied or removed by hand, or damaged near its end, looks whole. The mark tells the difference.
-// Its claims:
+// A log may end anywhere, because a power cut tears its end. So a log that was cut, emptied or
+// removed by hand, or damaged near its end, looks whole. The mark shows the difference. Its claims:
 //
-//  1. It never says more than what is synced: it is written after the sync of the file returned.
-//  2. It costs no sync. What is acknowledged is in the page cache's mark when the process ends,
-//     however it ends. After a power cut the mark may be older, torn or gone; then it says less,
-//     and never anything wrong.
-//  3. Its own errors reach nobody: without a mark, less damage is found.
+//  1. It never claims more than is synced: it is written after the sync of the file returned.
+//  2. It costs no sync. The mark in the page cache covers all acknowledged commits when the process
+//     ends, regardless of how. After a power cut the mark may be older, torn or gone; then it says
+//     less, but nothing wrong.
+//  3. Its own errors are ignored: without a mark, less damage is found.
 type durableMark struct {
 	mu      sync.Mutex
 	file    vfs.File // nil: marks are not kept on disk
 	entries []markEntry
 	newest  [tableFile]atomic.Pointer[markEntry] // by kind, the file that was synced last; an entry is never changed
 	secret  markSecret
-	page    [markSize]byte // what is written
+	page    [markSize]byte // the bytes to write
 }
 
-// markSecret is what a process puts into the marks that its commits carry. A stored value may hold
-// the bytes of a commit with a mark, which after a torn write looks like one: it cannot hold the
-// secret, which leaves the store nowhere.
+// markSecret is a random value in the marks of a process's commits. A stored value may hold the
+// bytes of a commit with a mark, which looks like one after a torn write. It cannot hold the
+// secret, which never leaves the store.
 type markSecret [8]byte
 
 // markEntry says that a file was synced up to an offset.
@@ -60,7 +58,7 @@ const (
 	tableFile
 )
 
-// Bytes of the mark: magic, checksum of what follows, secret, count, entries. It has the size of a
+// Bytes of the mark: magic, checksum of the rest, secret, count, entries. It has the size of a
 // sector, which disks write as a whole.
 const (
 	markMagic     = "cairnmk1"
@@ -72,7 +70,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// kindOf returns what a file of the store is, and its number.
+// kindOf returns the kind of a file of the store, and its number.
 func kindOf(name string) (fileKind, uint64) {
 	if n, index, ok := wal.ParseLogFilename(name); ok && index == 0 {
 		return logFile, uint64(n)
@@ -115,7 +113,7 @@ func readMarks(fs vfs.FS, path string) (entries []markEntry, secret markSecret) 
 	return entries, secret
 }
 
-// start begins to keep marks in memory, with the entries of earlier processes that still hold.
+// start begins to keep marks in memory, with the valid entries of earlier processes.
 func (m *durableMark) start(entries []markEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,7 +136,7 @@ func (m *durableMark) keep(fs vfs.FS, path string) {
 	m.write()
 }
 
-// synced says that a file is durable up to an offset.
+// synced records that a file is durable up to an offset.
 func (m *durableMark) synced(kind fileKind, num uint64, offset int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,7 +158,7 @@ func (m *durableMark) synced(kind fileKind, num uint64, offset int64) {
 	m.write()
 }
 
-// forget says that a file is no longer needed.
+// forget removes the entry of a file that is no longer needed.
 func (m *durableMark) forget(name string) {
 	kind, num := kindOf(name)
 	if kind != logFile && kind != manifestFile {
@@ -196,7 +194,7 @@ func (m *durableMark) write() {
 	_, _ = m.file.WriteAt(b, 0)
 }
 
-// stop ends the keeping of marks.
+// stop closes the file of the marks.
 func (m *durableMark) stop() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -206,12 +204,12 @@ func (m *durableMark) stop() {
 	}
 }
 
-// markTag is the first byte of the log data that a commit carries: what was synced when it was
-// applied. The log itself so says, after a power cut too, that an earlier part of it and of the
+// markTag is the first byte of the log data that a commit carries: how much was synced when it was
+// applied. So the log itself says, even after a power cut, that an earlier part of it and of the
 // manifest was whole.
 const markTag = 'm'
 
-// commitMark is what a commit carries.
+// commitMark is the mark in a commit.
 type commitMark struct {
 	secret        markSecret
 	log, manifest markEntry // num is 0 if there is none
@@ -235,7 +233,7 @@ func (m *durableMark) appendMark(b []byte) []byte {
 	return b
 }
 
-// parseMark reads what appendMark wrote.
+// parseMark decodes the bytes of appendMark.
 func parseMark(b []byte) (m commitMark, ok bool) {
 	if len(b) < 1+len(m.secret) || b[0] != markTag {
 		return m, false

@@ -24,18 +24,18 @@ var (
 	ErrDestroyed = errors.New("engine: the actor was destroyed")
 
 	// ErrDiskFull is returned by Commit while the disk has less free space than
-	// Options.MinFreeBytes. Nothing was written; the write set is kept and the
-	// commit can be tried again. Reads go on, and so do commits that make their
-	// actor smaller, while a quarter of MinFreeBytes is free.
+	// Options.MinFreeBytes. Nothing was written; the write set is kept and the commit can be tried
+	// again. Reads continue, and so do commits that make their actor smaller, while a quarter of
+	// MinFreeBytes is free.
 	ErrDiskFull = errors.New("engine: the disk is nearly full")
 
 	// ErrBusy is returned for a write while the write sets of all actors hold
 	// Options.WriteBytes. The call changed nothing.
 	ErrBusy = errors.New("engine: too much is being written at once")
 
-	// ErrReadOnly is returned by Commit after an I/O error: what is on disk can
-	// no longer be told, so nothing is written until the store is opened again.
-	// The returned error wraps the cause too; see Store.Err.
+	// ErrReadOnly is returned by Commit after an I/O error: the content of the disk is then
+	// unknown, so nothing is written until the store is opened again. The returned error wraps the
+	// cause too; see Store.Err.
 	ErrReadOnly = errors.New("engine: the store is read-only after an I/O error")
 
 	// ErrFormat is returned by Open for a store written by a newer version.
@@ -45,8 +45,8 @@ var (
 	// this one, has the directory open.
 	ErrLocked = errors.New("engine: the directory is in use by another process")
 
-	// ErrUncertain is returned by Commit, together with ErrReadOnly, where Pebble failed in the
-	// middle of it: whether the commit was kept is known only when the store is opened again.
+	// ErrUncertain is returned by Commit, together with ErrReadOnly, if Pebble failed in the middle
+	// of it. Whether the commit was kept is unknown until the store is opened again.
 	ErrUncertain = errors.New("engine: whether the commit was kept is unknown")
 
 	// ErrCursor is returned by Actors for a cursor that is not of an earlier page of the same
@@ -58,7 +58,7 @@ var (
 	ErrReserved = errors.New("engine: the key is reserved")
 )
 
-// What a LimitError is about.
+// Values of LimitError.What.
 const (
 	LimitKey      = "key"
 	LimitValue    = "value"
@@ -102,8 +102,7 @@ func (e *QuotaError) Is(target error) bool {
 	return ok
 }
 
-// CorruptError is returned when a row of the store is not what the engine
-// writes.
+// CorruptError is returned for a row that the engine cannot have written.
 type CorruptError struct {
 	Row    []byte // nil if unknown
 	Reason string
@@ -122,10 +121,9 @@ func (e *CorruptError) Is(target error) bool {
 	return ok
 }
 
-// ErrDamaged is what errors.Is finds in the error of Open for a store with damaged or missing
-// files. Nothing was changed then. Every read returns it, too, for a damaged table that Open did
-// not read.
-// The error is a DamageError, or several joined, where the files are known.
+// ErrDamaged is in the error of Open for a store with damaged or missing files; Open then changes
+// nothing. Every read also returns it for a damaged table that Open did not read. If the files are
+// known, the error is a DamageError, or several joined.
 var ErrDamaged = errors.New("engine: the store is damaged")
 
 // DamageError names a file of the store that is damaged or missing.
@@ -136,7 +134,7 @@ type DamageError struct {
 	cause  error // of Pebble, if it found the damage
 }
 
-// Unwrap returns what Pebble said, or nil.
+// Unwrap returns the error of Pebble, or nil.
 func (e *DamageError) Unwrap() error { return e.cause }
 
 func (e *DamageError) Error() string {
@@ -161,7 +159,7 @@ func at(row []byte, err error) error {
 	return err
 }
 
-// spoiled reports whether an error is damage of what was read.
+// spoiled reports whether an error says that the rows or files read are damaged.
 func spoiled(err error) bool {
 	corrupt := (*CorruptError)(nil)
 	return errors.As(err, &corrupt) || errors.Is(err, ErrDamaged)

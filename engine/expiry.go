@@ -6,13 +6,11 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// reindex moves a key in the index of expiring keys from one time to another; 0
-// is none.
+// reindex moves a key in the index of expiring keys from one time to another; 0 is none.
 //
-// The index may keep entries that are out of date: a DeleteRange of many keys
-// does not read them, and so cannot remove theirs one by one. An entry counts
-// only if the key's metadata has the same time; Expired removes the others when
-// they come up.
+// The index may keep entries that are out of date: a DeleteRange of many keys does not read the
+// keys, so it cannot remove their entries. An entry counts only if the key's metadata has the same
+// time; Expired removes the others when it reads them.
 func (w *WriteSet) reindex(key []byte, from, to int64) {
 	if from == to {
 		return
@@ -29,8 +27,8 @@ func (w *WriteSet) reindex(key []byte, from, to int64) {
 	}
 }
 
-// setIndex writes or removes an entry of the index. Removing is done blindly:
-// it is the same for an entry that is not there.
+// setIndex writes or removes an entry of the index. It removes without reading, so the entry may be
+// missing.
 func (w *WriteSet) setIndex(key []byte, live bool) {
 	if live && string(key) < w.expiring {
 		w.expiring = string(key)
@@ -47,12 +45,12 @@ func (w *WriteSet) setIndex(key []byte, live bool) {
 	}
 }
 
-// Expired returns keys that expire at nowMS or before, without values, in the
-// order of their times, this set's changes included. They are still in the store,
-// and counted, until Delete or DeleteFound removes them.
+// Expired returns keys that expire at nowMS or before, without values, in the order of their times,
+// this set's changes included. They are still in the store, and counted, until Delete or
+// DeleteFound removes them.
 //
-// It reads up to limit entries of the index. more reports whether there may be
-// others, even if no key is returned: what it read may have been out of date.
+// It reads up to limit entries of the index. more reports whether there may be others, even if no
+// key is returned: the entries read may have been out of date.
 func (w *WriteSet) Expired(nowMS int64, limit int) (due []Entry, more bool, err error) {
 	s := w.space.store
 	if err := s.enter(); err != nil {
@@ -104,8 +102,7 @@ func (w *WriteSet) Expired(nowMS int64, limit int) (due []Entry, more bool, err 
 	return due, more, nil
 }
 
-// NextExpiry returns a time, in Unix ms, before which no key expires; 0 if none
-// does.
+// NextExpiry returns a time, in Unix ms, before which no key expires, or 0 if none does.
 func (w *WriteSet) NextExpiry() (at int64, err error) {
 	s := w.space.store
 	if err := s.enter(); err != nil {
@@ -125,9 +122,8 @@ func (w *WriteSet) NextExpiry() (at int64, err error) {
 	return at, errors.Join(err, m.close())
 }
 
-// expiries reads the index up to an end. It begins where the index began last,
-// because Pebble keeps what was removed from its beginning for a while.
-// REQUIRES: store.life.
+// expiries reads the index up to an end. It begins where the index last began, because Pebble keeps
+// entries removed before that for a while. REQUIRES: store.life.
 func expiries(w *WriteSet, end []byte) (*merged, error) {
 	start := []byte(w.expiring)
 	if len(start) == 0 {

@@ -41,7 +41,7 @@ func TestNearlyFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
 		time.Sleep(time.Second)
 		r.commit()
 		must(t, r.Err())
-		r.put([]byte{1}, strings.Repeat("x", 20_000)) // after which it looks before its time
+		r.put([]byte{1}, strings.Repeat("x", 20_000)) // after that it looks early
 		r.o.Disk.SetFree(99_999)
 		r.refused([]byte{1}, strings.Repeat("x", 20_001), ErrDiskFull)
 		must(t, r.Close())
@@ -130,7 +130,7 @@ func TestLogThatCannotBeSyncedTurnsTheStoreReadOnly(t *testing.T) {
 					}
 				}
 				fatalIf(t, !errors.Is(r.Close(), errFault) || !errors.Is(r.Err(), errFault), "store says %v", r.Err())
-				for next := 0; len(told) > 0; next++ { // all were told before Close returned
+				for next := 0; len(told) > 0; next++ { // all were notified before Close returned
 					same(t, <-told, next)
 				}
 				same(t, strings.Count(log.String(), "store is read-only"), 1, log.String())
@@ -159,8 +159,8 @@ func TestManifestFaultFreezesTheDisk(t *testing.T) {
 	r.want([]byte{1}, "durable")
 }
 
-// TestTableThatCannotBeWritten: a flush is tried again; meanwhile the store is read-only, or, if
-// the disk is full, commits are refused until it has room.
+// TestTableThatCannotBeWritten: a flush is tried again. Meanwhile the store is read-only; if the
+// disk is full, commits are refused until it has room.
 func TestTableThatCannotBeWritten(t *testing.T) {
 	for _, fault := range []error{errFault, syscall.ENOSPC} {
 		synctest.Test(t, func(t *testing.T) {
@@ -306,7 +306,7 @@ func TestCorruptRowsAreReported(t *testing.T) {
 		for _, broken := range []string{"", "nonsense"} {
 			databaseOf(r.Store).Set([]byte(row), []byte(broken), pebble.NoSync)
 			if broken == "" {
-				if parsed.Key[1] == 'c' { // of a value that lies in one row nothing is left to see
+				if parsed.Key[1] == 'c' { // of a value in one row, nothing is left to see
 					continue
 				}
 				databaseOf(r.Store).Delete([]byte(row), pebble.NoSync)
@@ -448,7 +448,7 @@ func TestFileInThePlaceOfTheSpare(t *testing.T) {
 	})
 }
 
-// fillAndCheck writes more than a memtable in the options' store, closes it and looks at it again.
+// fillAndCheck writes more than a memtable in the options' store, closes it and checks it again.
 func fillAndCheck(t *testing.T, o Options) {
 	t.Helper()
 	r := newRig(t, o)
@@ -501,8 +501,8 @@ func TestSpareTakesNoRoomThatIsShort(t *testing.T) {
 // growsFrom is the size of the spare before it grows in more than one step.
 const growsFrom = memoryFullSpare / 2
 
-// The log changes while the spare grows: zeros that are written late must not be written over
-// records. Close ends the growth, and waits for it.
+// The log changes while the spare grows: late zeros must not overwrite records. Close ends the
+// growth, and waits for it.
 func TestSpareThatGrowsIsNoLogAndIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
@@ -534,7 +534,7 @@ func TestSpareThatGrowsIsNoLogAndIsWaitedFor(t *testing.T) {
 	})
 }
 
-// stopSpare fills the store until the spare would grow beyond growsFrom, and holds its writes up
+// stopSpare fills the store until the spare would grow beyond growsFrom, and delays its writes
 // until the channel is closed.
 func (r *rig) stopSpare() (release chan struct{}) {
 	r.t.Helper()
@@ -554,9 +554,9 @@ func (r *rig) stopSpare() (release chan struct{}) {
 	return release
 }
 
-// TestPowerCutAtEveryStepOfTheSpare takes what a cut would leave before each
-// operation on a spare or a log, while a store fills memtables and uses logs
-// again, and opens it twice, with another cut between.
+// TestPowerCutAtEveryStepOfTheSpare cuts the power before each operation on a spare or a log, while
+// a store fills memtables and uses logs again. It opens each result twice, with another cut
+// between.
 func TestPowerCutAtEveryStepOfTheSpare(t *testing.T) {
 	o := small(Options{MemTableBytes: 64 << 10})
 	var acked atomic.Int64

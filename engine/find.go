@@ -20,13 +20,13 @@ type FindQuery struct {
 	// Value.
 	Prefix []string
 	// Field is the order: an element of a tuple, the number of a [keyspace.ListingField] or the
-	// name of an attribute. Nil is the order of the keys, which needs no index.
+	// name of an attribute. Nil is the order of the keys, and needs no index.
 	Field []byte
 	// Value is the only value of the field, an element of a tuple. An actor without the attribute
 	// has none.
 	Value []byte
-	// From and To bound the values of the field otherwise, as bytes: From <= value < To. Nil has no
-	// bound.
+	// From and To bound the values of the field if Value is nil, as bytes: From <= value < To. Nil
+	// has no bound.
 	From, To []byte
 	Reverse  bool
 	After    []byte // Row of the entry before the first
@@ -51,7 +51,7 @@ func (q *FindQuery) bounds() (start, end []byte, known int) {
 	return start, end, known
 }
 
-// A Found is an actor that a walk has come to. It is valid during the visit.
+// A Found is the current actor of a walk. It is valid during the visit.
 type Found struct {
 	ID    keyspace.ActorID
 	Key   []string // stays valid
@@ -63,23 +63,23 @@ type Found struct {
 // Head reads the head of the actor; the zero Head if it has none.
 func (f *Found) Head() (Head, error) { return readHead(f.read.(reader), f.ID) }
 
-// Get reads a key of the actor, whatever its expiry.
+// Get reads a key of the actor, even if it has expired.
 func (f *Found) Get(key []byte) ([]byte, bool, error) {
 	return appendStored(nil, f.read.(reader), f.ID, key)
 }
 
-// Find visits the actors of a query in their order, until visit returns false. All that it reads is
-// of one state of the store. visit must not call the store, which cannot be closed while it runs.
-// The error is ErrListing if there is a Field and no index.
+// Find visits the actors of a query in their order, until visit returns false. It reads one state
+// of the store. visit must not call the store, which cannot be closed while it runs. The error is
+// ErrListing if there is a Field and no index.
 func (s *Store) Find(q FindQuery, visit func(*Found) (bool, error)) error {
 	return s.FindMerged([]FindQuery{q}, q.After, func(_ int, f *Found) (bool, error) { return visit(f) })
 }
 
-// FindMerged is like Find, for queries of the same Field and Reverse: it visits the actors of all
-// of them in the order of the values, those of one value in the order of the queries. after is the
-// Row of the entry before the first, of whichever query, also if its bounds leave that row out; the
-// queries' own After is not used. visit gets the index of the query too. It holds an iterator for
-// each query.
+// FindMerged is like Find, for queries of the same Field and Reverse. It visits the actors of all
+// queries in the order of the values, and those of one value in the order of the queries. after is
+// the Row of the entry before the first, from any of the queries, even if its bounds leave that row
+// out; the queries' own After is not used. visit also gets the index of the query. FindMerged holds
+// an iterator for each query.
 func (s *Store) FindMerged(queries []FindQuery, after []byte, visit func(int, *Found) (bool, error)) (err error) {
 	if err := s.enter(); err != nil {
 		return err
@@ -151,7 +151,7 @@ func (s *Store) FindMerged(queries []FindQuery, after []byte, visit func(int, *F
 	}
 }
 
-// A walk is one query as it is run, at the actor that it visits next.
+// A walk is one running query, at the actor that it visits next.
 type walk struct {
 	Found
 	q          *FindQuery
@@ -161,7 +161,7 @@ type walk struct {
 	there      bool // the walk is at an actor
 }
 
-// resume makes walks go on behind a row of one of them.
+// resume continues walks after a row of one of them.
 func resume(walks []walk, after []byte) error {
 	at := slices.IndexFunc(walks, func(w walk) bool { return bytes.HasPrefix(after, w.start[:w.known]) })
 	if at < 0 {
@@ -194,7 +194,7 @@ func resume(walks []walk, after []byte) error {
 	return nil
 }
 
-// arrive reads the row that the iterator is at, if it is.
+// arrive reads the row at the iterator, if there is one.
 func (w *walk) arrive(ok bool) (err error) {
 	if w.there = ok; !ok {
 		return w.it.Error()

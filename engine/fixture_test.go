@@ -18,9 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write the fixture store of the current format")
 
-// The stores under testdata were written by each format that was released; every
-// later version must open them. Of a new format, add a fixture with -update and
-// keep the old ones.
+// The stores under testdata were written by each released format; every later version must open
+// them. For a new format, add a fixture with -update and keep the old ones.
 
 func fixtureDir(format int) string {
 	return filepath.Join("testdata", fmt.Sprintf("format-%d", format))
@@ -117,7 +116,7 @@ func TestStoresOfEveryFormatOpen(t *testing.T) {
 	}
 }
 
-// older makes a store that an earlier version wrote, as far as its format says.
+// older returns the options of a store that has the format of an earlier version.
 func older(t *testing.T) Options {
 	t.Helper()
 	r := newRig(t, Options{})
@@ -127,8 +126,7 @@ func older(t *testing.T) Options {
 	return r.o
 }
 
-// A store of format 2 may have rows of format 1, which its first commits as format 3 must not make
-// forgotten.
+// A store of format 2 may have rows of format 1. Its first commits as format 3 must not lose that.
 func TestAStoreThatBeganWithFormat1IsOneOfThemForGood(t *testing.T) {
 	for first, chunked := range map[byte]bool{0: true, 1: true, 2: false} { // 0: the row is absent
 		r := newRig(t, Options{})
@@ -156,7 +154,7 @@ func formatOf(t *testing.T, s *Store) uint64 {
 	return format
 }
 
-// A backup that is looked at with a newer version can still be restored for an older one.
+// A backup that a newer version has read can still be restored for an older one.
 func TestReadingAStoreDoesNotChangeItsFormat(t *testing.T) {
 	for want, o := range map[uint64]Options{1: older(t), StoreFormat: small(Options{})} {
 		for range 2 {
@@ -172,8 +170,8 @@ func TestReadingAStoreDoesNotChangeItsFormat(t *testing.T) {
 	}
 }
 
-// Whatever a power cut leaves of the first commits, rows of the current format come with the row
-// that says so.
+// After a power cut during the first commits, rows of the current format come with the row that
+// says so.
 func TestFirstCommitsOfAnOlderStoreCarryTheFormat(t *testing.T) {
 	kept := 0
 	for seed := range uint64(16) {
@@ -202,7 +200,7 @@ func TestFirstCommitsOfAnOlderStoreCarryTheFormat(t *testing.T) {
 	errorIf(t, kept == 0, "no power cut has kept a commit")
 }
 
-// age rewrites rows of the store that pick chooses, or all, as format 1 has them.
+// age rewrites the rows of the store that pick chooses, or all, in format 1.
 func age(t *testing.T, s *Store, pick func() bool) {
 	t.Helper()
 	b := databaseOf(s).NewBatch()
@@ -240,8 +238,8 @@ func age(t *testing.T, s *Store, pick func() bool) {
 	s.chunked = true
 }
 
-// A store that was damaged may be opened without what was lost. An actor whose head was in it must
-// not begin anew over the rest of its rows.
+// A damaged store may be opened without the lost rows. An actor whose head was lost must not begin
+// anew over the rest of its rows.
 func TestAnActorWithoutItsHeadIsDamaged(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		r := newRig(t, Options{})
@@ -254,14 +252,14 @@ func TestAnActorWithoutItsHeadIsDamaged(t *testing.T) {
 		if old {
 			age(t, s, nil)
 			lost = keyspace.AppendHeadRow(nil, testID(1))
-			must(t, databaseOf(s).Delete(keyspace.AppendIdentityRow(nil, testID(1)), pebble.Sync)) // the state alone tells
+			must(t, databaseOf(s).Delete(keyspace.AppendIdentityRow(nil, testID(1)), pebble.Sync)) // only the state is left
 		}
 		must(t, databaseOf(s).Delete(lost, pebble.Sync))
 		must(t, s.ResetListing()) // as accepted damage does: of an actor that lost its name, too, it has rows
 		wantErr(t, errOf(s.OpenSpace(testID(1))), &CorruptError{}, old)
 		page, err := s.Actors(ActorsQuery{})
 		errorIf(t, err != nil || len(page.Actors) != 1, "format 1: %v: listed %d, error %v", old, len(page.Actors), err)
-		sp, err := s.NewSpace(testID(1)) // to destroy it, nothing needs to be read
+		sp, err := s.NewSpace(testID(1)) // destroying it needs no reads
 		must(t, err)
 		sp.Writes().Advance(2000)
 		must(t, sp.Writes().Destroy(keyspace.UserKV.Kind))
@@ -274,7 +272,7 @@ func TestAnActorWithoutItsHeadIsDamaged(t *testing.T) {
 	}
 }
 
-// New over a key that exists breaks a promise. Its old row must not be read as its value.
+// New for a key that exists breaks a promise. Its old row must not be read as its value.
 func TestAStaleDataRowIsNoValue(t *testing.T) {
 	r := newRig(t, Options{})
 	r.put(kv("a"), "old")

@@ -11,27 +11,25 @@ import (
 // is 4095 syncs in its log's queue; beyond this one Commit blocks.
 const gateLimit = 4096
 
-// gate tells commits, in order, when they are durable. Its claims:
+// gate notifies commits, in order, when they are durable. Its claims:
 //
-//  1. Tickets of one space are told in the order of its commits, each exactly
-//     once, from one goroutine.
-//  2. A ticket is told nil only if its batch and all batches of the space
-//     before it are on stable storage (or, with NoSync, applied) and the store
-//     had not failed by then.
+//  1. Tickets of one space are notified in the order of its commits, each exactly once, from one
+//     goroutine.
+//  2. A ticket gets nil only if its batch and all batches of the space before it are on stable
+//     storage (or, with NoSync, applied) and the store had not failed by then.
 //  3. After the first error every later ticket gets the error too.
 //
-// The order between spaces is the order in which they came, which may differ
-// from the order in the log; waiting for a later record first is harmless,
-// since the log is synced in order.
+// The order between spaces is the order of add, which may differ from the order in the log. Waiting
+// for a later record first is harmless, since the log is synced in order.
 //
-// One goroutine serves all commits: one per commit would cost more than the
-// commit, and would have to be put back into order.
+// One goroutine serves all commits: one per commit would cost more than the commit, and would have
+// to be put back into order.
 type gate struct {
 	mu     sync.Mutex
 	work   sync.Cond // the queue is not empty, or closed
 	room   sync.Cond // the queue is not full
 	queue  []ticket
-	since  time.Time // when the first of the queue came
+	since  time.Time // when the first of the queue was added
 	closed bool
 	idle   bool          // the goroutine waits for work
 	done   chan struct{} // closed when the goroutine has ended
@@ -41,7 +39,7 @@ type gate struct {
 type ticket struct {
 	batch  any         // *pebble.Batch; nil if there was nothing to write
 	space  *Space      // nil if it is no commit of an actor
-	notify func(error) // nil if nobody asked
+	notify func(error) // may be nil
 	upTo   Version
 	outbox numbers
 	audit  numbers
@@ -114,8 +112,7 @@ func (g *gate) run(s *Store) {
 	}
 }
 
-// close ends the goroutine when all tickets have been told. No ticket may be
-// added afterwards.
+// close ends the goroutine when all tickets have been notified. No ticket may be added afterwards.
 func (g *gate) close() {
 	g.mu.Lock()
 	g.closed = true
@@ -124,8 +121,7 @@ func (g *gate) close() {
 	<-g.done
 }
 
-// await waits until a ticket's batch is durable. The error is what the ticket is
-// told.
+// await waits until a ticket's batch is durable, and returns the error for the ticket.
 func (s *Store) await(t *ticket, synced error) error {
 	err := synced
 	if b, ok := t.batch.(*pebble.Batch); ok {
@@ -141,7 +137,7 @@ func (s *Store) await(t *ticket, synced error) error {
 	return err
 }
 
-// tell tells a ticket what await returned.
+// tell notifies a ticket of the result of await.
 func (s *Store) tell(t *ticket, err error) {
 	if err == nil {
 		if t.space != nil {

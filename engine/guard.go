@@ -12,33 +12,29 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// guardFS stands between Pebble and the disk and keeps an I/O error from ending
-// the process.
+// guardFS wraps the disk for Pebble and keeps an I/O error from ending the process.
 //
-// Pebble cannot go on after an error of its log or its manifest: it panics with
-// locks held, or calls Fatalf, and after a Fatalf that returns it may remove
-// files that the manifest still names. So the guard hides such errors from it:
+// Pebble cannot continue after an error of its log or its manifest: it panics with locks held, or
+// calls Fatalf, and after a Fatalf that returns it may remove files that the manifest still names.
+// So the guard hides such errors from it:
 //
-//  1. The first error of a file that is not a sstable freezes the disk. The
-//     store is told first, so that no later commit is reported as durable: the
-//     failed sync returns only when the gate can see the failure.
-//  2. On a frozen disk, writes to such files, and all removals and renames,
-//     return success and do nothing. The disk stays as a power cut at that
-//     moment would have left it, and the next Open recovers as it does from a
-//     power cut. Nothing that Pebble does meanwhile can make it worse.
-//  3. Errors of sstables are passed on, because Pebble handles them: it gives
-//     the flush or compaction up and tries again. It tries again at once, so
-//     the guard makes it wait.
-//  4. When a failed store is closed, writes of sstables are dropped too. A
-//     commit may wait inside Pebble for a flush that can never succeed, and
-//     would otherwise keep the store from closing.
+//  1. The first error of a file that is not a sstable freezes the disk. The store is marked as
+//     failed first, so that no later commit is reported as durable: the failed sync returns only
+//     when the gate can see the failure.
+//  2. On a frozen disk, writes to such files, and all removals and renames, return success and do
+//     nothing. The disk stays as a power cut at that moment would have left it, and the next Open
+//     recovers as it does from a power cut. Nothing that Pebble does meanwhile changes it.
+//  3. Errors of sstables are passed on, because Pebble handles them: it gives up the flush or
+//     compaction and tries again at once, so the guard delays it.
+//  4. When a failed store is closed, writes of sstables are dropped too. A commit may wait inside
+//     Pebble for a flush that can never succeed, and would otherwise keep the store from closing.
 //
-// Until the store is open the guard passes every error on: Open returns it.
+// Until the store is open the guard passes on every error, and Open returns it.
 type guardFS struct {
 	vfs.FS
 	fail  func(error)
 	spare *spareLog   // nil if logs are not made in advance
-	mark  durableMark // what is synced of logs and manifests
+	mark  durableMark // the synced bytes of logs and manifests
 
 	armed     atomic.Bool // the store is open: claims 1 to 4 hold
 	frozen    atomic.Bool
@@ -66,7 +62,7 @@ func (g *guardFS) freeze(op, name string, err error) {
 	g.frozen.Store(true)
 }
 
-// abandon makes every further write vanish.
+// abandon drops every further write.
 func (g *guardFS) abandon() {
 	g.frozen.Store(true)
 	if !g.abandoned.Swap(true) {
@@ -74,7 +70,7 @@ func (g *guardFS) abandon() {
 	}
 }
 
-// open returns the file for writing that try opens, guarded.
+// open opens a file for writing with try, guarded.
 func (g *guardFS) open(op, name string, try func() (vfs.File, error)) (vfs.File, error) {
 	table := isTable(name)
 	if table {
@@ -122,8 +118,8 @@ func (g *guardFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 		f, err := g.FS.Create(name, category)
 		if kind, _ := kindOf(g.FS.PathBase(name)); err == nil && kind == manifestFile {
 			// Pebble syncs the directory with the marker that names the manifest. But the manifest
-			// must be there before the marker is, and before marks speak of it: else a power cut
-			// takes it, and its number goes to another one.
+			// must be there before the marker and before marks name it: else a power cut removes
+			// it, and its number goes to another one.
 			if err := syncDir(g.FS, g.FS.PathDir(name)); err != nil {
 				return nil, errors.Join(err, f.Close())
 			}
@@ -132,7 +128,7 @@ func (g *guardFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	})
 }
 
-// ReuseForWrite is called with a log that is to become another one.
+// ReuseForWrite is called to use an old log again as another one.
 func (g *guardFS) ReuseForWrite(oldname, newname string, _ vfs.DiskWriteCategory) (vfs.File, error) {
 	return g.open("reuse", newname, func() (vfs.File, error) {
 		g.mark.forget(g.FS.PathBase(oldname))
@@ -143,9 +139,8 @@ func (g *guardFS) ReuseForWrite(oldname, newname string, _ vfs.DiskWriteCategory
 	})
 }
 
-// moveForWrite renames a file and opens it with what is in it. It does not call
-// ReuseForWrite, which takes a lock of a memory disk twice and hangs if Crash
-// comes in between.
+// moveForWrite renames a file and opens it with its content. It does not call ReuseForWrite, which
+// takes a lock of a memory disk twice and hangs if Crash comes between.
 func (g *guardFS) moveForWrite(oldname, newname string) (vfs.File, error) {
 	if err := g.FS.Rename(oldname, newname); err != nil {
 		return nil, err
@@ -175,7 +170,7 @@ func (g *guardFS) Remove(name string) error {
 	return g.FS.Remove(name)
 }
 
-// pause waits between two steps of a removal. It returns false if there are no steps any longer.
+// pause waits between two steps of a removal. It returns false if no more steps are needed.
 func (g *guardFS) pause() bool {
 	if !g.stepwise.Load() || g.frozen.Load() {
 		return false
@@ -205,8 +200,8 @@ func (g *guardFS) Link(oldname, newname string) error {
 	return g.FS.Link(oldname, newname)
 }
 
-// GetDiskUsage hides errors from Pebble, which would report a disk that cannot
-// tell its free space as a failed background write.
+// GetDiskUsage hides errors from Pebble, which would report an unknown free space as a failed
+// background write.
 func (g *guardFS) GetDiskUsage(path string) (vfs.DiskUsage, error) {
 	usage, err := g.FS.GetDiskUsage(path)
 	if err != nil {
@@ -217,7 +212,7 @@ func (g *guardFS) GetDiskUsage(path string) (vfs.DiskUsage, error) {
 
 func (g *guardFS) Unwrap() vfs.FS { return g.FS }
 
-// guardFile is a file open for writing, or a directory open for its sync.
+// guardFile is a file open for writing, or a directory open for syncing.
 type guardFile struct {
 	vfs.File
 	g     *guardFS
@@ -237,7 +232,7 @@ func (f *guardFile) dropped() bool {
 	return f.g.frozen.Load()
 }
 
-// result returns what Pebble is told about an error.
+// result returns the error for Pebble.
 func (f *guardFile) result(op string, err error) error {
 	switch {
 	case err == nil || !f.g.armed.Load():
@@ -295,7 +290,7 @@ func (f *guardFile) SyncData() error {
 	return f.sync(f.File.SyncData)
 }
 
-// sync syncs the file and marks what it had before as durable, before anyone is told.
+// sync syncs the file and marks its earlier content as durable before it returns.
 func (f *guardFile) sync(sync func() error) error {
 	end := f.end.Load()
 	err := sync()

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// latencyBuckets is how many counts a latency has. The first is of times below
-// 1<<latencyShift nanoseconds, each other of times up to twice that of the one
-// before, and the last of all longer ones.
+// latencyBuckets is how many counts a latency has. The first counts times below 1<<latencyShift
+// nanoseconds, each other one times up to twice the bound before, and the last all longer ones.
 const (
 	latencyBuckets = 21
 	latencyShift   = 14
@@ -44,7 +43,7 @@ type Latency struct {
 	Buckets []Bucket // with growing bounds
 }
 
-// A Bucket counts the durations below a bound, those of the buckets before included.
+// A Bucket counts the durations below a bound, including those of the buckets before.
 type Bucket struct {
 	Below time.Duration
 	Count uint64

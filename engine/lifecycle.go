@@ -8,9 +8,9 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// Create gives the actor its name: with the commit, Lookup finds it. It returns
-// ErrExists if the actor has one. If the name is taken, Commit returns ErrExists:
-// another space may take it until then.
+// Create gives the actor its name; Lookup finds it from the commit on. It returns ErrExists if the
+// actor has one. If the name is taken, Commit returns ErrExists: another space may take it until
+// then.
 func (w *WriteSet) Create(i Identity) error {
 	s := w.space.store
 	if err := s.enter(); err != nil {
@@ -42,23 +42,20 @@ type destruction struct {
 	kept      string // kinds that survive
 	named     bool   // there is a directory row to remove
 	again     bool   // the actor was destroyed before: only kept keys go
-	asides    asides // of which there are keys to remove
+	asides    asides // kinds with keys to remove
 }
 
-// Destroy removes the actor: its name, its identity, and all keys except those
-// of the kinds in keep. A tombstone remains. Many keys are removed as ranges, so
-// that the cost does not depend on their number, except that kept keys are
-// counted. A few keys are removed one by one, because every iterator pays for
-// the range tombstones of a memtable. Rows of the wake index stay; see ClearWake.
+// Destroy removes the actor: its name, its identity, and all keys except those of the kinds in
+// keep. A tombstone remains. Many keys are removed as ranges, so the cost does not depend on their
+// number, except that kept keys are counted. A few keys are removed one by one, because every
+// iterator pays for the range tombstones of a memtable. Rows of the wake index stay; see ClearWake.
 //
-// Afterwards, keys of the kinds in keep can still be written and deleted:
-// messages that the actor sent wait for their targets. Every other write returns
-// ErrDestroyed. The head, which says Destroyed, goes with the last kept key. A
-// second Destroy removes the kept keys too, except those of kinds that both
-// calls keep.
+// Afterwards, keys of the kinds in keep can still be written and deleted: messages that the actor
+// sent wait for their targets. Every other write returns ErrDestroyed. The head, which says
+// Destroyed, goes with the last kept key. A second Destroy removes the kept keys too, except those
+// of kinds that both calls keep.
 //
-// In a space from NewSpace it keeps nothing: it removes whatever the store has,
-// without reading it.
+// In a space from NewSpace it keeps nothing: it removes all rows of the actor without reading them.
 func (w *WriteSet) Destroy(keep ...keyspace.Kind) error {
 	s := w.space.store
 	if err := s.enter(); err != nil {
@@ -70,7 +67,7 @@ func (w *WriteSet) Destroy(keep ...keyspace.Kind) error {
 		return err
 	}
 	again := d.again || w.destroyed != nil
-	unread := w.space.head.Version == 0 && w.created == nil // what it has is not known, and goes
+	unread := w.space.head.Version == 0 && w.created == nil // its keys are not known, and all go
 	if unread {
 		keep = nil
 	}
@@ -137,7 +134,7 @@ func (w *WriteSet) Destroy(keep ...keyspace.Kind) error {
 	return nil
 }
 
-// storedIn returns what the store has in some ranges under keys that have no slot.
+// storedIn returns the keys of the store in some ranges that have no slot.
 func (w *WriteSet) storedIn(ranges []span) ([]found, error) {
 	v := viewOf(w)
 	v.overlay = nil
@@ -159,11 +156,11 @@ func (w *WriteSet) storedIn(ranges []span) ([]found, error) {
 	return all, nil
 }
 
-// destruction returns what a Destroy has to remove beside keys, and the kinds
-// that were kept by a Destroy before. REQUIRES: store.life.
+// destruction returns what a Destroy must remove besides keys, and the kinds that an earlier
+// Destroy kept. REQUIRES: store.life.
 func (w *WriteSet) destruction() (d destruction, kept string, err error) {
 	switch {
-	case w.destroyed != nil: // in this set: what it does is done once
+	case w.destroyed != nil: // in this set: it is done once
 		d = *w.destroyed
 		kept, d.kept = d.kept, ""
 	case w.space.head.Destroyed:
@@ -176,7 +173,7 @@ func (w *WriteSet) destruction() (d destruction, kept string, err error) {
 	return d, kept, err
 }
 
-// encode writes what a destruction leaves outside of the actor's keys.
+// encode writes the rows of a destruction outside of the actor's keys.
 func (d *destruction) encode(id keyspace.ActorID, set func(row, value []byte), clear func(row []byte)) {
 	if d.again {
 		return

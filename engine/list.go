@@ -17,7 +17,7 @@ type ListQuery struct {
 	MaxBytes int    // bytes of keys and values; 0 is Limits.ListBytes. A first entry is returned even if it is larger
 	KeysOnly bool   // leave values out; they do not count against MaxBytes
 	After    []byte // Next of the page before, with an otherwise equal query
-	Expired  bool   // keys that have expired too, as long as they are not deleted
+	Expired  bool   // also keys that have expired but are not deleted
 }
 
 // Page is a part of a list. Next is nil if there are no more entries.
@@ -26,7 +26,7 @@ type Page struct {
 	Next    []byte
 }
 
-// bounds returns the range that is left of the query.
+// bounds returns the rest of the query's range.
 func (q *ListQuery) bounds() (start, end []byte) {
 	start, end = q.Start, q.End
 	if q.Prefix != nil {
@@ -47,11 +47,11 @@ func (q *ListQuery) bounds() (start, end []byte) {
 	return start, end
 }
 
-// view is what a list reads: the store, and for a write set what lies over it.
+// view is the data of a list: the store, and for a write set its changes on top.
 type view struct {
 	store   reader
 	id      keyspace.ActorID
-	empty   bool     // the store has nothing of the actor
+	empty   bool     // the store has no rows of the actor
 	overlay *overlay // may be nil
 	ranges  []span
 	place   *place // may be nil
@@ -69,7 +69,7 @@ type merged struct {
 	reverse bool
 	c       *cursor // nil if the store has nothing
 	slots   []int32 // of the range, in key order
-	pending bool    // the cursor stands on key, which is not consumed
+	pending bool    // the cursor is on key, which is not consumed
 
 	slot *slot // that has the current key; nil if the store does
 }
@@ -169,7 +169,7 @@ func (m *merged) next() (bool, error) {
 	}
 }
 
-// load returns the metadata of the current key, and its value if that is wanted. Both and the key
+// load returns the metadata of the current key, and its value if values is set. Both and the key
 // are valid until next.
 func (m *merged) load(values bool) (*metadata, []byte, error) {
 	if m.slot != nil {
@@ -204,7 +204,7 @@ func (v view) list(q ListQuery, now int64, limits *Limits) (page Page, err error
 		}
 		page.Entries = append(page.Entries, own)
 		if full = n+1 >= limit || size >= maxBytes; full {
-			q.KeysOnly = true // only whether there is one more entry is left to say
+			q.KeysOnly = true // only whether there is one more entry is left to find out
 		}
 		return true
 	})
@@ -214,8 +214,8 @@ func (v view) list(q ListQuery, now int64, limits *Limits) (page Page, err error
 	return page, nil
 }
 
-// List returns entries in the order of their keys, this set's changes included.
-// The memory of the entries is the caller's to keep.
+// List returns entries in the order of their keys, this set's changes included. The caller may keep
+// the memory of the entries.
 func (w *WriteSet) List(q ListQuery) (Page, error) {
 	s := w.space.store
 	if err := s.enter(); err != nil {
@@ -225,12 +225,11 @@ func (w *WriteSet) List(q ListQuery) (Page, error) {
 	return viewOf(w).list(q, w.clock(), w.space.limits)
 }
 
-// Each calls visit for the entries of a query in the order of their keys, this
-// set's changes included, until visit returns false. Limit and MaxBytes do not
-// bound it.
+// Each calls visit for the entries of a query in the order of their keys, this set's changes
+// included, until visit returns false. It ignores Limit and MaxBytes.
 //
-// The entry, its key and its value are valid during the call of visit, and must
-// not be changed. As with Scan, visit must not block, and must not call the store.
+// The entry, its key and its value are valid during the call of visit, and must not be changed. As
+// with Scan, visit must not block, and must not call the store.
 func (w *WriteSet) Each(q ListQuery, visit func(*Entry) bool) error {
 	s := w.space.store
 	if err := s.enter(); err != nil {
@@ -247,7 +246,7 @@ func (v view) entries(q *ListQuery, now int64, visit func(*Entry) bool) (err err
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, m.close()) }() // also if visit panics
+	defer func() { err = errors.Join(err, m.close()) }() // even if visit panics
 	var e Entry
 	for {
 		if alone, err := m.alone(); err != nil {
@@ -286,8 +285,8 @@ func (v view) entries(q *ListQuery, now int64, visit func(*Entry) bool) (err err
 	}
 }
 
-// alone reports whether nothing lies over what is left of the store's range, and the cursor goes
-// forward. It stands on the next key then.
+// alone reports whether nothing overlays the rest of the store's range and the cursor goes forward.
+// The cursor is then on the next key.
 func (m *merged) alone() (bool, error) {
 	if m.c == nil || m.reverse || len(m.slots) > 0 || len(m.ranges) > 0 {
 		return false, nil
@@ -299,8 +298,8 @@ func (m *merged) alone() (bool, error) {
 	return true, nil
 }
 
-// plain visits entries as long as each is one row, as most are: the general way takes a third
-// longer. It returns true if visit returned false.
+// plain visits entries while each is one row, as most are; the general way takes a third longer. It
+// returns true if visit returned false.
 func (c *cursor) plain(e *Entry, q *ListQuery, now int64, visit func(*Entry) bool) (done bool, err error) {
 	for c.valid && c.whole {
 		data, err := c.it.ValueAndErr()
@@ -327,8 +326,8 @@ func (c *cursor) plain(e *Entry, q *ListQuery, now int64, visit func(*Entry) boo
 	return false, nil
 }
 
-// eachStored visits the keys in a range that the store has and no hidden range
-// of the set hides, slots or not.
+// eachStored visits the keys of the store in a range that no hidden range of the set hides, even if
+// they have slots.
 func (w *WriteSet) eachStored(start, end []byte, visit func(key []byte, m *metadata) error) error {
 	s := w.space.store
 	if err := s.enter(); err != nil {
@@ -361,7 +360,7 @@ func (v view) each(start, end []byte, visit func(key []byte, m *metadata) error)
 	}
 }
 
-// measure counts the keys of a range as they count for the actor.
+// measure counts the keys of a range that count for the actor.
 func (w *WriteSet) measure(start, end []byte) (keys, bytes int64, err error) {
 	err = viewOf(w).each(start, end, func(key []byte, m *metadata) error {
 		if keyspace.Kind(key[0]) != keyspace.Expiry.Kind {

@@ -19,35 +19,35 @@ import (
 //  1. Once it is built, an actor that has a name has a row for the step of its size, one for the
 //     minute of its last commit, and one for each sound key of [keyspace.Attribute]; nothing else
 //     has rows.
-//  2. The commit that changes what a row says changes the row. It compares what the store has with
-//     what it writes, so whatever wrote the keys, turns, operators or a restore, the rows follow.
-//  3. A commit that changes none of that reads and writes nothing for it.
+//  2. The commit that changes the data of a row changes the row. It compares the store with the
+//     rows it writes, so the index follows writes of turns, operators and restores alike.
+//  3. A commit that changes none of that data reads and writes nothing for the index.
 //
-// A store of format 3 has no index. [Store.BuildListing] builds it, and until then some rows are
-// missing and none is wrong.
+// A store of format 3 has no index. [Store.BuildListing] builds it. Until then some rows are
+// missing, but none is wrong.
 
-// MaxAttribute bounds the value of an attribute, as the element of a tuple. An actor is not found
-// by a longer one.
+// MaxAttribute bounds the value of an attribute, as the element of a tuple. The index leaves out
+// longer ones.
 const MaxAttribute = 640
 
-// listingRow is the row of the store that says how far the index is built: listingBuilt, or
-// listingPart and the row of the directory up to which it is.
+// listingRow is the row of the store with the progress of the index: listingBuilt, or listingPart
+// and the last row of the directory that is done.
 const (
 	listingRow   = "listing"
 	listingPart  = 0
 	listingBuilt = 1
 )
 
-// listingName is how the index names an actor, and what a space remembers for the index.
+// listingName is an actor's name in the index, and what a space remembers for the index.
 type listingName struct {
-	typ []byte // what the rows of its type begin with
+	typ []byte // the beginning of the rows of its type
 	key []byte // the parts of its key
-	// attributes are what the last commits wrote of attributes, as the store has it.
+	// attributes are the attributes of the last commits, as the store has them.
 	attributes []listedAttribute
 }
 
-// listedAttribute is an attribute that the store has, or does not have if the value is empty. Its
-// key is sound.
+// listedAttribute is an attribute in the store; an empty value means that the store does not have
+// it. Its key is sound.
 type listedAttribute struct{ key, value []byte }
 
 // maxListed is how many attributes a space remembers.
@@ -68,7 +68,7 @@ func (n *listingName) attribute(key []byte) *listedAttribute {
 	return nil
 }
 
-// row appends a row. field is the element of a field, value that of a value.
+// row appends a row. field and value are elements of a tuple.
 func (n *listingName) row(dst, field, value []byte) []byte {
 	return append(append(append(append(dst, n.typ...), field...), value...), n.key...)
 }
@@ -79,10 +79,10 @@ func (n *listingName) number(dst []byte, field keyspace.ListingField, value int6
 	return append(tuple.AppendInt(dst, value), n.key...)
 }
 
-// soundAttribute reports whether an actor is found by a key and a value.
+// soundAttribute reports whether the index has a row for a key and a value.
 func soundAttribute(key, value []byte) bool { return soundElement(value) && soundName(key) }
 
-// soundName reports whether a key is a sound one of an attribute.
+// soundName reports whether a key is a sound key of an attribute.
 func soundName(key []byte) bool { return keyspace.Attribute.Kind.Check(key) == nil }
 
 // soundElement reports whether a value is one element of a tuple, and not too long.
@@ -91,7 +91,7 @@ func soundElement(value []byte) bool {
 		return false
 	}
 	d := tuple.NewDecoder(value)
-	if d.Peek() == tuple.TypeInt { // most, without making one
+	if d.Peek() == tuple.TypeInt { // most are; decodes without allocating
 		if _, err := d.Int(); err == nil {
 			return !d.More()
 		}
@@ -114,8 +114,8 @@ func (s *Store) ListingBuilt() (bool, error) {
 	return built, err
 }
 
-// listingProgress returns the row of the directory up to which the index is built: nil if nothing
-// is.
+// listingProgress returns the last row of the directory that is in the index, or nil if there is
+// none.
 func (s *Store) listingProgress() (upTo []byte, built bool, err error) {
 	_, err = get(databaseOf(s).DB, keyspace.AppendMetaRow(nil, listingRow), func(b []byte) error {
 		d := decoder{b: b}
@@ -131,11 +131,11 @@ func (s *Store) listingProgress() (upTo []byte, built bool, err error) {
 // listingSlice is how many actors BuildListing reads between two commits.
 const listingSlice = 1024
 
-// BuildListing builds what is missing of the listing index: of a store that an earlier release
-// wrote, or after accepted damage. When ctx ends or the disk is full it can be called again, and
-// goes on. No space may be open meanwhile. Where tables are missing, which was accepted, the error
-// is ErrDamaged. It returns how many actors it read, and how many of them have a head that cannot
-// be read: these are not in the index.
+// BuildListing builds the missing part of the listing index: of a store from an earlier release, or
+// after accepted damage. If ctx ends or the disk is full, the next call continues. No space may be
+// open meanwhile. If tables are missing and that was accepted, the error is ErrDamaged. It returns
+// how many actors it read, and how many of them are not in the index because their head cannot be
+// read.
 func (s *Store) BuildListing(ctx context.Context) (read, unread int, err error) {
 	if err := s.enter(); err != nil {
 		return 0, 0, err
@@ -148,7 +148,7 @@ func (s *Store) BuildListing(ctx context.Context) (read, unread int, err error) 
 	if err := s.readOnly(); err != nil {
 		return 0, 0, err
 	}
-	if s.tableless { // to read all would come upon that
+	if s.tableless { // reading everything would fail at a missing table
 		return 0, 0, fmt.Errorf("%w: tables are missing", ErrDamaged)
 	}
 	b := builder{s: s}
@@ -189,7 +189,7 @@ func (b *builder) clear() error {
 	return b.commit(batch, []byte{listingPart}, false)
 }
 
-// slice builds the rows of the next actors, and returns where it goes on.
+// slice builds the rows of the next actors, and returns the start of the next slice.
 func (b *builder) slice(start, end []byte) (next []byte, done bool, err error) {
 	it, err := newIter(databaseOf(b.s).DB, &pebble.IterOptions{LowerBound: start, UpperBound: end})
 	if err != nil {
@@ -229,7 +229,7 @@ func (b *builder) slice(start, end []byte) (next []byte, done bool, err error) {
 	return append(next, 0), false, b.commit(batch, append([]byte{listingPart}, next...), false)
 }
 
-// commit commits a batch with the progress. As with commits, the first one says the format.
+// commit commits a batch with the progress. As with commits, the first one also writes the format.
 func (b *builder) commit(batch *pebble.Batch, progress []byte, last bool) error {
 	var err error
 	set := func(row, value []byte) { err = errors.Join(err, batch.Set(row, value, nil)) }
@@ -237,7 +237,7 @@ func (b *builder) commit(batch *pebble.Batch, progress []byte, last bool) error 
 	if set(keyspace.AppendMetaRow(nil, listingRow), progress); err != nil {
 		return err
 	}
-	if err := b.s.readOnly(); err != nil { // also since a damaged table was read
+	if err := b.s.readOnly(); err != nil { // a damaged table may have been read
 		return err
 	}
 	if err := b.s.free.check(); err != nil {
@@ -256,8 +256,8 @@ func (b *builder) commit(batch *pebble.Batch, progress []byte, last bool) error 
 	return nil
 }
 
-// listingRows returns the rows that the index must have of the actor of a row of the directory;
-// none of an actor without a head.
+// listingRows returns the rows of the index for the actor of a directory row; none for an actor
+// without a head.
 func listingRows(r reader, directory, value []byte) (rows [][]byte, id keyspace.ActorID, err error) {
 	namespace, typ, key, err := keyspace.ParseDirectoryRow(directory)
 	if err != nil {
@@ -303,9 +303,8 @@ func (s *Store) resetListing() error {
 
 // CheckListing compares the listing index with the rows of all actors, and calls fault for each row
 // that is missing or that should not be there, as [keyspace.FormatRow] prints it. It reads one
-// state of the store. It returns how many rows the index has. Actors that cannot be read are left
-// out, and the error then says why the first of them cannot. An index that is not built is not
-// checked.
+// state of the store. It returns how many rows the index has. It leaves out actors that cannot be
+// read, and then returns the error of the first. It does not check an index that is not built.
 func (s *Store) CheckListing(ctx context.Context, fault func(row string, missing bool)) (rows int, err error) {
 	if err := s.enter(); err != nil {
 		return 0, err
@@ -361,7 +360,7 @@ func (s *Store) CheckListing(ctx context.Context, fault func(row string, missing
 	return rows, errors.Join(err, unread)
 }
 
-// checkSurplus finds the rows of the index that no actor has, if there are more rows than wanted.
+// checkSurplus finds rows of the index without an actor, if there are more rows than wanted.
 func checkSurplus(s *Store, r reader, want int, fault func(row string, missing bool)) (rows int, err error) {
 	start, end := keyspace.Listing()
 	it, err := newIter(r, &pebble.IterOptions{LowerBound: start, UpperBound: end})
@@ -391,7 +390,7 @@ func checkSurplus(s *Store, r reader, want int, fault func(row string, missing b
 		}
 		switch {
 		case spoiled(err):
-			continue // it was told
+			continue // already reported
 		case err != nil:
 			return rows, err
 		}

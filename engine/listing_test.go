@@ -14,8 +14,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// listingStore makes a store of n actors of type t: their attribute "n" is their number by three,
-// the even ones have a "plan", and each has a value of as many bytes as its number times 100.
+// listingStore makes a store of n actors of type t. Their attribute "n" is their number divided by
+// three, even ones have a "plan", and each has a value of 100 bytes times its number.
 func listingStore(t testing.TB, n int) *Store {
 	t.Helper()
 	s := openTest(t, Options{})
@@ -65,7 +65,7 @@ func TestActorsAreFoundInTheOrderOfAField(t *testing.T) {
 	} {
 		same(t, find(t, s, c.q), c.want, c.q)
 	}
-	var pages []string // each goes on where the one before ended
+	var pages []string // each continues after the last
 	q := FindQuery{Namespace: "ns", Type: "t", Field: n}
 	for more := true; more && len(pages) < 20; {
 		more = false
@@ -139,7 +139,7 @@ func TestADestroyedActorIsFoundNoMore(t *testing.T) {
 	s := listingStore(t, 4)
 	rows := checkListing(t, s)
 	sp := openSpace(t, s, 2)
-	must(t, sp.Writes().Destroy(keyspace.Attribute.Kind)) // a kept attribute is one of nobody
+	must(t, sp.Writes().Destroy(keyspace.Attribute.Kind)) // a kept attribute belongs to no name
 	commit(t, sp)
 	putCommit(t, sp, keyspace.Attribute.Append(nil, "plan"), "\x02free\x00")
 	same(t, checkListing(t, s), rows-4)
@@ -175,7 +175,7 @@ func TestTheIndexIsBuiltInSlices(t *testing.T) {
 		fatalIf(t, err != nil && err != context.Canceled, "%v", err)
 		built, err = s.ListingBuilt()
 		must(t, err)
-		if !built { // commits meanwhile are not lost
+		if !built { // commits made meanwhile are not lost
 			sp := openSpace(t, s, 1)
 			put(t, sp.Writes(), kv("more"), strings.Repeat("x", 5000*(builds+1)))
 			putCommit(t, sp, keyspace.Attribute.Append(nil, "n"), string(tuple.AppendInt(nil, int64(builds))))
@@ -187,7 +187,7 @@ func TestTheIndexIsBuiltInSlices(t *testing.T) {
 	same(t, countRows(t, s, start, end), rows)
 }
 
-// endsAfter is a context that ends when it was asked some times.
+// endsAfter is a context that ends after some calls of Err.
 type endsAfter struct {
 	context.Context
 	left int
@@ -252,8 +252,8 @@ func TestAcceptedDamageResetsTheIndex(t *testing.T) {
 	}
 }
 
-// TestACreationThatFailedLeavesNoName lets the commit that names an actor fail on what the actor
-// has already.
+// TestACreationThatFailedLeavesNoName fails the commit that names an actor because of an existing
+// row of the actor.
 func TestACreationThatFailedLeavesNoName(t *testing.T) {
 	r := newRig(t, Options{})
 	must(t, r.w.Put(keyspace.Attribute.Append(nil, "n"), tuple.AppendInt(nil, 1), PutOptions{}))
@@ -271,7 +271,7 @@ func TestACreationThatFailedLeavesNoName(t *testing.T) {
 	same(t, checkListing(t, r.Store), 0)
 }
 
-// TestTheIndexIsNotBuiltIntoTheLastOfADisk builds it where commits are refused.
+// TestTheIndexIsNotBuiltIntoTheLastOfADisk builds it while commits are refused.
 func TestTheIndexIsNotBuiltIntoTheLastOfADisk(t *testing.T) {
 	r := newRig(t, Options{})
 	r.put(kv("a"), "x")
@@ -307,8 +307,8 @@ func TestAStoreWithoutATableOfTheAuditLogOpens(t *testing.T) {
 }
 
 // TestWhatIsLeftOfALogHasItsIndexAndItsAuditLog damages the log of a store at many places, and
-// accepts it: what is left of each actor, the index and the audit log are of one moment, and the
-// numbers of records go on.
+// accepts it. The remaining actors, the index and the audit log are of one moment, and the numbers
+// of records continue.
 func TestWhatIsLeftOfALogHasItsIndexAndItsAuditLog(t *testing.T) {
 	o := small(Options{})
 	s := openTest(t, o)

@@ -4,5 +4,5 @@ package engine
 
 import "io"
 
-// lockDir does nothing where a directory cannot be locked, or an open file not be removed.
+// lockDir does nothing on systems that cannot lock a directory or remove an open file.
 func lockDir(string) (io.Closer, error) { return io.NopCloser(nil), nil }

@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// lockDir locks a directory itself, beside the file in it that Pebble locks: that file can be
-// removed while the lock on it is held, and a second process would then lock another one. It
-// returns ErrLocked if another process has the lock. A filesystem that locks no directories leaves
-// it at the file.
+// lockDir locks the directory itself, besides the file in it that Pebble locks. That file can be
+// removed while it is locked, and a second process would then lock another one. It returns
+// ErrLocked if another process has the lock. If the filesystem locks no directories, only the file
+// is locked.
 func lockDir(dir string) (io.Closer, error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -30,9 +30,9 @@ func lockDir(dir string) (io.Closer, error) {
 // A dirLock is a locked directory.
 type dirLock struct{ f *os.File }
 
-// Close gives the lock up, also while a process that another goroutine is starting has a copy of
+// Close releases the lock, even while a process that another goroutine is starting has a copy of
 // the descriptor.
 func (l *dirLock) Close() error {
-	_ = syscall.Flock(int(l.f.Fd()), syscall.LOCK_UN) // it fails where locking did
+	_ = syscall.Flock(int(l.f.Fd()), syscall.LOCK_UN) // it fails only if locking did
 	return l.f.Close()
 }

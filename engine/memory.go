@@ -2,18 +2,18 @@ package engine
 
 import "sync/atomic"
 
-// writeStep is in how many bytes write sets take memory of the store's. Smaller sets take none, so
-// that a usual turn does not touch what all actors share.
+// writeStep is the number of bytes by which write sets reserve memory of the store. Smaller sets
+// reserve none, so a usual turn does not touch memory that all actors share.
 const writeStep = 64 << 10
 
-// writeMemory bounds what the write sets of all actors hold.
+// writeMemory bounds the memory of the write sets of all actors.
 type writeMemory struct {
 	limit int64
 	used  atomic.Int64
 }
 
-// reserve takes memory until the overlay has need bytes of it, and returns ErrBusy if there is not
-// so much.
+// reserve reserves memory until the overlay has need bytes, or returns ErrBusy if there is not
+// enough.
 func (o *overlay) reserve(m *writeMemory, need int64) error {
 	if need <= o.reserved {
 		return nil

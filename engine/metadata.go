@@ -8,16 +8,16 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// metadata is what a logical key has beside its value. The metadata row of a key, which exists if
-// and only if the key does, is
+// metadata describes the value of a logical key. The metadata row of a key, which exists if and
+// only if the key does, is
 //
 //	format 02 | version uvarint | created varint | updated - created varint | expire varint | size uvarint | value
 //
-// where a value of more than ChunkSize bytes is left out: it lies in data rows. So most keys are
-// one row, which one read finds. Times are Unix milliseconds, expire 0 means never. Format 04 has
-// the encoding of the value, a byte above 0, after the format.
+// A value of more than ChunkSize bytes is in data rows instead. So most keys are one row, which one
+// read finds. Times are Unix milliseconds, expire 0 means never. Format 04 has the encoding of the
+// value, a byte above 0, after the format.
 //
-// Format 01, which is read, has all values in data rows, and says how many there are:
+// Format 01, which is only read, has all values in data rows, and their number:
 //
 //	format 01 | version | created | updated - created | size | chunks uvarint | expire
 //
@@ -29,7 +29,7 @@ type metadata struct {
 	expire  int64
 	size    uint32
 	chunks  uint32 // data rows; 0 for a value that is in the row of its metadata
-	// encoding is what PutOptions.Encoding said.
+	// encoding is PutOptions.Encoding.
 	encoding uint8
 }
 
@@ -40,11 +40,11 @@ const (
 	encodedFormat  = 4
 )
 
-// maxMetadata is more than the metadata of a key can take.
+// maxMetadata is more than the size of any key's metadata.
 const maxMetadata = 2 + 5*binary.MaxVarintLen64
 
-// inlineState bounds the state that lies in the root, in bytes. Every commit writes the root, so a
-// larger state would be written by commits that do not change it.
+// inlineState bounds a state in the root, in bytes. Every commit writes the root, so a larger state
+// would be written by commits that do not change it.
 const inlineState = 512
 
 // dataRows returns the number of data rows of a value.
@@ -77,7 +77,7 @@ func (m *metadata) appendFields(dst []byte) []byte {
 	return binary.AppendUvarint(dst, uint64(m.size))
 }
 
-// fields reads what appendFields writes.
+// fields decodes the fields of appendFields.
 func (m *metadata) fields(d *decoder) {
 	m.version, m.created = Version(d.uvarint()), d.varint()
 	m.updated = m.created + d.varint()
@@ -94,8 +94,8 @@ func (m *metadata) setSize(d *decoder) {
 	m.size = uint32(size)
 }
 
-// parseMetadata reads a metadata row. The value aliases b; it is nil if there are data rows, or b
-// is none.
+// parseMetadata reads a metadata row. The value aliases b; it is nil if there are data rows or b is
+// not a metadata row.
 func parseMetadata(b []byte) (m metadata, value []byte, err error) {
 	d := decoder{b: b}
 	switch format := d.byte(); format {
@@ -132,8 +132,8 @@ func parseMetadata(b []byte) (m metadata, value []byte, err error) {
 	return m, value, nil
 }
 
-// inline reads the metadata row of a key whose value lies there, as most do. For others, and those
-// with a fault, it returns false. The value aliases b.
+// inline reads the metadata row of a key whose value is in it, as for most keys. It returns false
+// for other rows and damaged ones. The value aliases b.
 func (m *metadata) inline(b []byte) (value []byte, ok bool) {
 	at := 1
 	switch {
@@ -167,8 +167,8 @@ func (m *metadata) inline(b []byte) (value []byte, ok bool) {
 	return b[at:], true
 }
 
-// uvarintAt reads a number of up to 63 bits that begins at a position, and returns where the next
-// one begins: behind the end if there is no such number.
+// uvarintAt reads a number of up to 63 bits at a position, and returns the position after it. That
+// is beyond the end if there is no such number.
 func uvarintAt(b []byte, at int) (v uint64, next int) {
 	if at+8 <= len(b) {
 		x := binary.LittleEndian.Uint64(b[at:])
@@ -211,9 +211,8 @@ type Version uint64
 // opened is the only one that can commit.
 type Generation uint64
 
-// Head is what the store keeps about an actor as a whole. It is written by each
-// commit. Keys that have expired count until they are deleted; the index of
-// expiring keys does not count.
+// Head has the counts and times of an actor as a whole. Each commit writes it. Keys that have
+// expired count until they are deleted; the index of expiring keys does not count.
 type Head struct {
 	Generation Generation
 	Version    Version
@@ -230,16 +229,16 @@ type head struct {
 	kept string // kinds, one byte each; only if Destroyed
 }
 
-// root is what every commit of an actor writes: its head, and its state if that is small. It is the
-// metadata row of the state, which is there as long as the actor is, whether it has a state or not:
+// root is the row that every commit of an actor writes: its head, and its state if that is small.
+// It is the metadata row of the state, which exists as long as the actor, even without a state:
 //
 //	format 03 | flags | generation uvarint | version uvarint | keys uvarint | bytes uvarint | created varint |
 //	updated varint | kept kinds length, bytes | if there is a state: version, created, updated - created, expire and
 //	size as in the metadata of a key | if it lies here: the state
 //
-// Format 1 of the store has the head in a row of its own, in the form of the root up to the kept
-// kinds and with format 01, and the metadata of the state as that of any key. A commit of such an
-// actor writes its root and removes that row.
+// Format 1 of the store has the head in a row of its own: the root up to the kept kinds, with
+// format 01. The metadata of the state is like that of any key. A commit of such an actor writes
+// its root and removes that row.
 type root struct {
 	head
 	state stateCache
@@ -254,8 +253,8 @@ const (
 	rootInline    = 1 << 2
 )
 
-// appendRoot appends the row of an actor with this head. The state's value is left out unless it
-// lies here.
+// appendRoot appends the row of an actor with this head. It includes the state's value only if it
+// is inline.
 func (h *head) appendRoot(dst []byte, s *stateCache) []byte {
 	var flags byte
 	if s.exists {
@@ -327,7 +326,7 @@ func parseHead(b []byte) (h head, err error) {
 	return h, nil
 }
 
-// head reads what head.append writes, and returns the flags.
+// head decodes the head of head.append, and returns the flags.
 func (d *decoder) head(h *head) (flags byte) {
 	flags = d.byte()
 	h.Destroyed = flags&rootDestroyed != 0
@@ -395,7 +394,7 @@ func parseIdentity(b []byte) (Identity, int64, error) {
 	return i, created, nil
 }
 
-// Tombstone is what remains of a destroyed actor.
+// Tombstone is the record that remains of a destroyed actor.
 type Tombstone struct {
 	Identity  Identity
 	Destroyed int64 // Unix ms

@@ -25,7 +25,7 @@ type modelEntry struct {
 	created, expire int64
 }
 
-// model is one actor as a Go map: what the engine must agree with.
+// model is one actor as a Go map; the engine must agree with it.
 type model struct {
 	entries map[string]modelEntry
 	version Version
@@ -49,7 +49,7 @@ func (m *model) size() (keys, bytes int64) {
 	return keys, bytes
 }
 
-// put sets a key; unread says that it was not read, so that it begins anew.
+// put sets a key; unread means that the old entry was not read, so created begins anew.
 func (m *model) put(key, value []byte, expire int64, unread bool) {
 	e := modelEntry{string(value), m.version, m.now, expire}
 	if was, ok := m.entries[string(key)]; ok && !unread && !was.gone(m.now) {
@@ -109,9 +109,8 @@ func newWalker(t *testing.T, sp *Space, seed, stream uint64) *walker {
 	return &walker{t: t, rnd: rand.New(rand.NewPCG(seed, stream)), space: sp, model: &model{entries: map[string]modelEntry{}, now: 1000}}
 }
 
-// randomKey draws from few keys, full of the bytes that are hard: 00 and FF.
-// Often it is the key of the operation before, so that operations of all kinds
-// meet on the same key.
+// randomKey draws from few keys, full of the hard bytes 00 and FF. Often it is the key of the
+// operation before, so operations of all kinds use the same key.
 func (w *walker) randomKey() []byte {
 	if len(w.last) == 0 || w.rnd.IntN(3) > 0 {
 		w.last = w.drawKey()
@@ -199,8 +198,8 @@ func (w *walker) put(key, value []byte, expire int64) {
 	must(w.t, set.Put(key, value, o))
 }
 
-// randomKnowledge sometimes says what is there under a key: the truth, or
-// anything where the set knows better.
+// randomKnowledge sometimes says what is under a key: the truth, or anything if the set has the key
+// itself.
 func (w *walker) randomKnowledge(key []byte) (o PutOptions) {
 	set := w.space.Writes()
 	was, exists := w.model.entries[string(key)]
@@ -319,8 +318,7 @@ func (w *walker) hold() (end func()) {
 	}
 }
 
-// checkChanged fails if the model differs since a savepoint and the set says that it has not
-// changed.
+// checkChanged fails if the model differs since a savepoint but the set reports no change.
 func (w *walker) checkChanged(before *model, since *Savepoint) {
 	w.t.Helper()
 	differs := before.records != w.model.records || !reflect.DeepEqual(before.entries, w.model.entries)
@@ -379,7 +377,7 @@ func (w *walker) checkEntry(e *Entry, want modelEntry, keyOnly bool) {
 		"entry %x: %d bytes %+v, want %d bytes %+v", e.Key, len(e.Value), e.Version, len(want.value), want.version)
 }
 
-// checkAppend compares what AppendValue says with the model; the time does not count.
+// checkAppend compares AppendValue with the model; the time does not count.
 func (w *walker) checkAppend(a readable, key []byte) {
 	want, exists := w.model.entries[string(key)]
 	dst := make([]byte, 3, 3+w.rnd.IntN(200))
@@ -397,15 +395,15 @@ type readable interface {
 	Scan(start, end []byte, f func(key, value []byte) bool) error
 }
 
-// A reading is what a read has yet to return.
+// A reading is the rest of a read.
 type reading struct {
 	*walker
 	keys []string
 	what any
 }
 
-// next compares a key that the read returns. It says nothing of the index of what expires, which is
-// the engine's business.
+// next compares a key that the read returns. It ignores the index of expiring keys, which is
+// internal to the engine.
 func (r *reading) next(key []byte) (want modelEntry, counts bool) {
 	if key[0] == byte(keyspace.Expiry.Kind) {
 		return want, false
@@ -436,7 +434,7 @@ func (w *walker) checkList(l readable) {
 	w.checkEach(l, q, start, end)
 }
 
-// checkEach visits a range in parts, or only the first of them. Other visits come between them.
+// checkEach visits a range in parts, or only the first of them. Other visits happen between them.
 func (w *walker) checkEach(l readable, q ListQuery, start, end []byte) {
 	rest := reading{w, w.model.list(start, end, q.Reverse), q}
 	for stopped := true; stopped; {
@@ -519,7 +517,7 @@ func (w *walker) checkExpired() {
 	limit := 1 + w.rnd.IntN(5)
 	due, more, err := w.space.Writes().Expired(w.model.now, limit)
 	must(w.t, err)
-	for more && len(due) == 0 { // it has read only entries that are out of date, and removed them
+	for more && len(due) == 0 { // it read only stale entries, and removed them
 		due, more, err = w.space.Writes().Expired(w.model.now, limit)
 		must(w.t, err)
 	}
@@ -574,7 +572,7 @@ func TestRandomOperationsAgreeWithAMap(t *testing.T) {
 				if seed > 0 {
 					writtenSoon(w.space)
 				}
-				if i == int(seed)*3 { // what it has by then is found from now on
+				if i == int(seed)*3 { // its rows of before are found from now on
 					must(t, w.space.Writes().Create(Identity{"ns", "t", []string{"1"}}))
 				}
 				for range w.rnd.IntN(25) {
@@ -626,8 +624,8 @@ func TestRandomOperationsAgreeWithAMap(t *testing.T) {
 	})
 }
 
-// checkRows reads every row of the store: each parses, no chunk is left over
-// from an older value, and each head counts exactly what is there.
+// checkRows reads every row of the store: each parses, no chunk is left over from an older value,
+// and each head has the exact counts.
 func checkRows(t testing.TB, s *Store) {
 	t.Helper()
 	it, err := databaseOf(s).NewIter(nil)
@@ -635,7 +633,7 @@ func checkRows(t testing.TB, s *Store) {
 	defer it.Close()
 	var keys, bytes int64
 	chunks, size := 0, 0
-	var of keyspace.ActorID // whose rows come
+	var of keyspace.ActorID // whose rows are being read
 	var heads int
 	var want head
 	check := func(next keyspace.ActorID) {

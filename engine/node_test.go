@@ -43,7 +43,7 @@ func TestRaceForANameHasOneWinner(t *testing.T) {
 
 func TestActorsAreListedByPrefixAndPage(t *testing.T) {
 	s := openTest(t, Options{})
-	all := []Identity{{"n", "room", []string{"a"}}} // which is not there
+	all := []Identity{{"n", "room", []string{"a"}}} // not in the store
 	add := func(typ string, key ...string) {
 		create(t, openSpace(t, s, len(all)), typ, key...)
 		all = append(all, Identity{"ns", typ, key})
@@ -98,8 +98,8 @@ func countRows(t testing.TB, s *Store, lower, upper []byte) int {
 	return n
 }
 
-// TestOutboxReaderMissesNothing reads after the last sequence it saw while many
-// spaces commit: every record comes, once and in order.
+// TestOutboxReaderMissesNothing reads after the last sequence it saw while many spaces commit: it
+// gets every record once and in order.
 func TestOutboxReaderMissesNothing(t *testing.T) {
 	s := openTest(t, Options{})
 	const spaces, records = 8, 200
@@ -130,7 +130,7 @@ func TestOutboxReaderMissesNothing(t *testing.T) {
 	wg.Wait()
 }
 
-// TestOutboxShowsOnlyDurableRows holds up the sync of the log while a commit waits for it.
+// TestOutboxShowsOnlyDurableRows delays the sync of the log while a commit waits for it.
 func TestOutboxShowsOnlyDurableRows(t *testing.T) {
 	r := newRig(t, Options{})
 	s, sp := r.Store, r.sp

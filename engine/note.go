@@ -12,7 +12,7 @@ import (
 // notePrefix begins the names of the metadata rows that are notes.
 const notePrefix = "note: "
 
-// Note returns what SetNote has kept under a name; nil for nothing.
+// Note returns the value of SetNote under a name, or nil if there is none.
 func (s *Store) Note(name string) ([]byte, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (s *Store) Note(name string) ([]byte, error) {
 	return value, damaged(closer.Close())
 }
 
-// SetNote keeps a value that belongs to the store and to no actor, as durably as commits are kept.
+// SetNote keeps a value of the store itself, not of an actor, as durably as a commit.
 func (s *Store) SetNote(name string, value []byte) error {
 	if err := s.enter(); err != nil {
 		return err

@@ -39,9 +39,9 @@ const (
 	// Sync reports a commit when it is on stable storage. It survives a power
 	// cut.
 	Sync Durability = iota
-	// NoSync reports a commit when it is applied. A crash of the machine, or a
-	// kill of the process, may lose the last commits; what remains is a prefix
-	// of them, and no commit is torn. For tests and caches.
+	// NoSync reports a commit when it is applied. A crash of the machine, or a kill of the process,
+	// may lose the last commits; a prefix of them remains, and no commit is torn. For tests and
+	// caches.
 	NoSync
 )
 
@@ -56,14 +56,14 @@ func (d Durability) String() string {
 	}
 }
 
-// Limits bounds what one actor may write. A zero field means its default.
+// Limits bounds the writes of one actor. A zero field means its default.
 type Limits struct {
 	MaxKey      int   // bytes of a logical key under keyspace.UserKV.Kind, without its first byte; keys of other kinds may have MaxKeyCap
 	MaxValue    int   // bytes of a value under keyspace.UserKV.Kind; values of other kinds may have MaxValueCap
 	MaxWriteSet int   // bytes that one turn may add to a write set, savepoints included
 	Quota       int64 // bytes of all keys and values of an actor
-	ListEntries int   // entries of a list that asks for no limit
-	ListBytes   int   // bytes of keys and values of a list that asks for no byte limit
+	ListEntries int   // entries of a list without a limit
+	ListBytes   int   // bytes of keys and values of a list without a byte limit
 }
 
 // EnsureDefaults sets the fields that are zero to their defaults.
@@ -116,14 +116,14 @@ func (l Limits) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Options says how to open a store. Only Dir (or Disk) has to be set; zero means
-// the default everywhere else.
+// Options says how to open a store. Only Dir (or Disk) must be set; other zero fields mean the
+// default.
 type Options struct {
 	// Dir is the directory of the store; it is created if it does not exist. On
 	// a Disk it may be empty.
 	Dir string
-	// DataDir is the directory that users know, if Dir lies in it: a warning that others can look
-	// into it names how to make it private. Dir by default.
+	// DataDir is the directory that users know, if Dir is inside it. The warning that others can
+	// read it names how to make it private. Default is Dir.
 	DataDir string
 
 	// Disk is a memory filesystem for tests and caches; nil means the operating
@@ -132,25 +132,25 @@ type Options struct {
 
 	Durability Durability
 
-	// PlainCommit makes the store wait for the log through Pebble's stable API
-	// instead of its experimental one. The guarantees are the same.
+	// PlainCommit waits for the log through Pebble's stable API instead of its experimental one.
+	// The guarantees are the same.
 	PlainCommit bool
 
 	CacheBytes    int64  // block cache
 	MemTableBytes uint64 // one of up to four memtables
 
-	// WriteBytes bounds what the write sets of all actors hold together. A write
-	// that needs more returns ErrBusy. Sets of up to 64 KiB are not counted.
+	// WriteBytes bounds the bytes that the write sets of all actors hold together. A write that
+	// needs more returns ErrBusy. Sets of up to 64 KiB are not counted.
 	WriteBytes int64
 
-	// MinFreeBytes is the free disk space below which commits are refused that do
-	// not make their actor smaller, and a quarter of it that for all. The
-	// default is 256 MiB, or a sixteenth of a disk smaller than 4 GiB.
+	// MinFreeBytes is the free disk space below which commits are refused that do not make their
+	// actor smaller. Below a quarter of it all commits are. The default is 256 MiB, or a sixteenth
+	// of a disk smaller than 4 GiB.
 	MinFreeBytes uint64
 
-	// AcceptDataLoss opens a damaged store without what was lost, where Open returns ErrDamaged
-	// otherwise. The logger is told what is left out, and the files as they were stay in a
-	// directory "damaged-N" of the store's. It is for one start: never leave it on.
+	// AcceptDataLoss opens a damaged store without the lost data, where Open otherwise returns
+	// ErrDamaged. The logger reports what is left out, and copies of the old files stay in a
+	// directory "damaged-N" of the store. It is for one start: never leave it on.
 	AcceptDataLoss bool
 
 	Limits Limits

@@ -11,27 +11,26 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// outbox hands out the sequence numbers of the outbox and knows what may be
-// read of it. Its claims:
+// outbox gives out the sequence numbers of the outbox and tracks which rows may be read. Its
+// claims:
 //
-//  1. A row can be read when its commit and every commit with a lower sequence
-//     number is durable. So a reader that goes on after the last sequence it
-//     saw misses nothing, and nothing leaves the node that a power cut could
-//     take back.
-//  2. rows and bytes are exact for the rows that can be read or will be.
-//  3. Sequence numbers grow while the store is open, and begin above every row
-//     present when it was opened.
+//  1. A row can be read when its commit and every commit with a lower sequence number is durable.
+//     So a reader that continues after the last sequence it saw misses nothing, and nothing leaves
+//     the node that a power cut could take back.
+//  2. rows and bytes are exact for the rows that can be read, now or later.
+//  3. Sequence numbers grow while the store is open, and begin above every row present when it was
+//     opened.
 type outbox struct {
 	sequence
 	rows, bytes atomic.Int64
 }
 
-// A sequence hands out numbers to commits and knows which of them can be read: those before the
+// A sequence gives out numbers to commits and tracks which of them can be read: those before the
 // first that is not durable yet.
 type sequence struct {
 	mu   sync.Mutex
 	next uint64
-	// pending are not durable yet, or come after one that is not, in order.
+	// pending numbers are not durable yet, or follow one that is not, in order.
 	pending []numbers
 }
 
@@ -41,7 +40,7 @@ type numbers struct {
 	settled  bool
 }
 
-// take gives out n numbers, that are not less than from. REQUIRES: q.mu
+// take gives out n numbers, the first at least from. REQUIRES: q.mu
 func (q *sequence) take(n int, from uint64) numbers {
 	taken := numbers{first: max(q.next, from), n: uint64(n)}
 	q.next = taken.first + taken.n
@@ -49,7 +48,7 @@ func (q *sequence) take(n int, from uint64) numbers {
 	return taken
 }
 
-// settle says that numbers are durable.
+// settle marks numbers as durable.
 func (q *sequence) settle(durable numbers) {
 	if durable.n == 0 {
 		return
@@ -112,8 +111,7 @@ func outboxIter(r reader, after uint64) (iterator, error) {
 	return newIter(r, &pebble.IterOptions{LowerBound: start, UpperBound: end})
 }
 
-// begin gives the records of a write set that is about to be applied their
-// sequence numbers.
+// begin gives sequence numbers to the records of a write set that is about to be applied.
 func (o *outbox) begin(w *WriteSet) numbers {
 	n := w.records(false)
 	if n == 0 {
@@ -143,11 +141,10 @@ type OutboxRow struct {
 	Record []byte
 }
 
-// Outbox returns up to limit rows with sequence numbers greater than after, in
-// order. It returns a row only when it and every row before it is durable: a
-// reader that goes on after the last sequence it got misses none. Sequence
-// numbers are unique while the store is open and greater than those of all rows
-// that were present when it was opened; after a restart begin with 0.
+// Outbox returns up to limit rows with sequence numbers greater than after, in order. It returns a
+// row only if it and every row before it are durable: a reader that continues after the last
+// sequence it got misses none. Sequence numbers are unique while the store is open and greater than
+// those of all rows that were present when it was opened; after a restart begin with 0.
 func (s *Store) Outbox(after uint64, limit int) ([]OutboxRow, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -179,10 +176,10 @@ func (s *Store) Outbox(after uint64, limit int) ([]OutboxRow, error) {
 	return rows, nil
 }
 
-// AckOutbox deletes rows that were published; sequence numbers without a row are
-// ignored. It is fastest if seqs is sorted. The deletion is not synced: a power
-// cut may bring rows back, which are then published again and have to be
-// recognised by their message id. Only one goroutine may acknowledge a row.
+// AckOutbox deletes rows that were published; sequence numbers without a row are ignored. It is
+// fastest if seqs is sorted. The deletion is not synced: a power cut may bring rows back, which are
+// then published again and must be recognised by their message id. Only one goroutine may
+// acknowledge a row.
 func (s *Store) AckOutbox(seqs []uint64) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -211,14 +208,13 @@ func (s *Store) AckOutbox(seqs []uint64) error {
 	return s.readOnly()
 }
 
-// outboxStride is the longest way from one row to the next that is gone row by
-// row. A longer one may lead over any number of rows deleted earlier.
+// outboxStride is the longest distance to the next row that is walked row by row. A longer one may
+// have any number of deleted rows.
 const outboxStride = 16
 
-// deleteOutbox adds the deletion of those of the rows that exist to a batch, and
-// counts them and the bytes of their records. Rows are mostly acknowledged in
-// the order in which they stand, so that one iterator goes from one to the next,
-// at a small part of the price of looking each of them up. seqs is sorted.
+// deleteOutbox adds the deletion of the existing ones of the rows to a batch, and counts them and
+// the bytes of their records. Rows are mostly acknowledged in their order, so one iterator moves
+// from row to row, which costs far less than a lookup of each. seqs is sorted.
 func deleteOutbox(s *Store, batch *pebble.Batch, seqs []uint64) (rows, bytes int64, err error) {
 	if len(seqs) == 0 {
 		return 0, 0, nil
@@ -231,7 +227,7 @@ func deleteOutbox(s *Store, batch *pebble.Batch, seqs []uint64) (rows, bytes int
 		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
-	var at, last uint64 // the row of the iterator, and that before it in seqs; rows begin with 1
+	var at, last uint64 // the iterator's row, and the previous one in seqs; rows begin with 1
 	for _, seq := range seqs {
 		if seq == last {
 			continue

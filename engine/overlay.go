@@ -9,19 +9,17 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// overlay is the memory of a write set: the keys that it changes and what
-// happens to the node's own rows. Its claims:
+// overlay is the memory of a write set: the keys that it changes and the changes of the node's own
+// rows. Its claims:
 //
-//  1. There is one slot for each key that was written or deleted, in the order
-//     of the first change. A slot wins over hidden ranges, and those win over
-//     the store.
-//  2. A slot keeps what the store has under the key (stored, base), so that the
-//     commit can remove rows that the new value does not overwrite.
-//  3. Keys and values are copied into the arena; nothing of the caller's is
-//     kept.
+//  1. There is one slot for each key that was written or deleted, in the order of the first change.
+//     A slot wins over hidden ranges, and those win over the store.
+//  2. A slot keeps the key's metadata in the store (stored, base), so the commit can remove rows
+//     that the new value does not overwrite.
+//  3. Keys and values are copied into the arena; no memory of the caller is kept.
 //
-// Most turns change one to three keys, so those are found by comparing; from
-// linearSlots on there is a hash table. Order is only made when a list asks.
+// Most turns change one to three keys, so those are found by comparing; from linearSlots on there
+// is a hash table. Slots are sorted only when a list needs it.
 type overlay struct {
 	slots   []slot
 	table   []int32 // slot + 1, open addressing; empty while there are few slots
@@ -33,8 +31,7 @@ type overlay struct {
 	held    []*Savepoint // of Hold, in the order of their epochs
 	arena   arena
 
-	// Of the store's memory for write sets: how much is reserved, and where.
-	// Nothing is given back before all of it is.
+	// The memory reserved from the store for write sets, and where. It is released all at once.
 	reserved int64
 	of       *writeMemory
 }
@@ -49,7 +46,7 @@ type slot struct {
 	live   bool     // written; otherwise deleted
 	stored bool     // the store has rows of the key
 	index  bool     // an entry of the expiry index, which does not count
-	sought bool     // what the store has was looked up, and there
+	sought bool     // a lookup found the key in the store
 }
 
 // undo is a slot as it was before a change.
@@ -58,8 +55,8 @@ type undo struct {
 	was  slot
 }
 
-// outboxRecord is a record of the outbox, or of the audit log; seq, if not nil, is told its
-// sequence number by the commit.
+// outboxRecord is a record of the outbox, or of the audit log. The commit stores its sequence
+// number in seq, if that is not nil.
 type outboxRecord struct {
 	data  []byte
 	seq   *uint64
@@ -77,7 +74,7 @@ const linearSlots = 8
 
 var overlayPool = sync.Pool{New: func() any { return &overlay{seed: maphash.MakeSeed()} }}
 
-// release gives the memory back; what is large is left to the collector.
+// release gives the memory back; large buffers are left to the collector.
 func (o *overlay) release() {
 	if o.of != nil {
 		o.of.used.Add(-o.reserved)
@@ -147,7 +144,7 @@ func (o *overlay) enter(i int) {
 	o.table[at] = int32(i + 1)
 }
 
-// rehash makes the table anew, with room for twice the slots.
+// rehash rebuilds the table, with room for twice the slots.
 func (o *overlay) rehash() {
 	size := 4 * linearSlots
 	for size < 4*len(o.slots) {
@@ -187,8 +184,8 @@ func (o *overlay) sorted() []int32 {
 	compare := func(a, b int32) int { return bytes.Compare(o.slots[a].key, o.slots[b].key) }
 	done, all := len(o.order), len(o.slots)
 	if all-done <= 16 {
-		// A few new keys: move them to their places, which costs less than a
-		// sort where lists and writes alternate.
+		// A few new keys: move them to their places, which costs less than a sort if lists and
+		// writes alternate.
 		for i := done; i < all; i++ {
 			at, _ := slices.BinarySearchFunc(o.order, int32(i), compare)
 			o.order = slices.Insert(o.order, at, int32(i))
@@ -202,7 +199,7 @@ func (o *overlay) sorted() []int32 {
 	return o.order
 }
 
-// arena is memory that is taken piece by piece and given back at once.
+// arena is memory that is taken piece by piece and freed at once.
 type arena struct {
 	blocks [][]byte // the last one is being filled
 	held   int      // bytes taken
@@ -211,7 +208,7 @@ type arena struct {
 const (
 	firstBlock   = 4 << 10
 	largestBlock = 1 << 20
-	keptBlock    = 64 << 10 // what a pooled arena may keep
+	keptBlock    = 64 << 10 // the most that a pooled arena may keep
 )
 
 // alloc returns n bytes of undefined content.
@@ -258,8 +255,8 @@ func (a *arena) rewind(m mark) {
 	a.held = m.held
 }
 
-// reset gives back everything. It keeps one block, large enough for what was
-// taken this time unless that was much.
+// reset gives back everything. It keeps one block, large enough for the bytes taken this time
+// unless they were many.
 func (a *arena) reset() {
 	switch {
 	case len(a.blocks) == 1 && cap(a.blocks[0]) <= keptBlock:

@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// A place is where the last visit with After was stopped: long listings are read page by page, and
-// the next page goes on with the same iterator.
+// A place is where the last visit with After stopped. Long listings are read page by page, and the
+// next page continues with the same iterator.
 type place struct {
 	mu     sync.Mutex
-	c      any // *cursor, which is one of Pebble's: forward, on the last key that was visited, which is one row; nil if there is no place
+	c      any // *cursor of Pebble: forward, on the last visited key, which is one row; nil if there is no place
 	end    []byte
 	closed bool
 }
 
-// keepPlace takes a cursor that goes up to end, and closes the one before it.
+// keepPlace keeps a cursor that goes up to end, and closes the previous one.
 func keepPlace(p *place, c *cursor, end []byte) {
 	c.value = nil // it may be large
 	var old any = c
@@ -24,7 +24,7 @@ func keepPlace(p *place, c *cursor, end []byte) {
 		p.end = append(p.end[:0], end...)
 	}
 	p.mu.Unlock()
-	closeCursor(old) // which stood on a key, and so read without a fault
+	closeCursor(old) // it stood on a key, so it read without a fault
 }
 
 func closeCursor(c any) {
@@ -33,7 +33,7 @@ func closeCursor(c any) {
 	}
 }
 
-// takePlace returns the cursor, moved on, if that is where a range begins, and else nil.
+// takePlace returns the cursor, moved to the next key, if a range begins there; else nil.
 func takePlace(p *place, start, end []byte) (*cursor, error) {
 	p.mu.Lock()
 	c, ok := p.c.(*cursor)

@@ -11,14 +11,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Modes of what a store makes: nobody else on the machine may read it.
+// Modes of the files that a store creates: no other user of the machine may read them.
 const (
 	dirMode  fs.FileMode = 0o700
 	fileMode fs.FileMode = 0o600
 )
 
-// privateFS is the operating system's disk, where files that are made are private whatever the
-// umask is.
+// privateFS is the operating system's disk; it creates private files regardless of the umask.
 type privateFS struct{ vfs.FS }
 
 func (p privateFS) Unwrap() vfs.FS { return p.FS }
@@ -43,7 +42,7 @@ func (p privateFS) Lock(name string) (io.Closer, error) {
 	return made(name, c, err)
 }
 
-// made makes a file private that was made a moment ago, or closes it.
+// made makes a file private that was just created, or closes it.
 func made[F io.Closer](name string, f F, err error) (F, error) {
 	if err != nil {
 		return f, err
@@ -57,7 +56,7 @@ func made[F io.Closer](name string, f F, err error) (F, error) {
 }
 
 // warnIfOpenToOthers logs the first path that other users of the machine can read: one of the
-// directories, or a file in the last of them. An older version or a chmod left it so.
+// directories, or a file in the last of them. An older version or a chmod may have left it so.
 func warnIfOpenToOthers(log *slog.Logger, disk vfs.FS, dirs ...string) {
 	if runtime.GOOS == "windows" { // has no such modes
 		return

@@ -19,7 +19,7 @@ type Entry struct {
 	Updated int64 // Unix ms
 	Expire  int64 // Unix ms; 0 is never
 	Size    int   // bytes of the value
-	// Encoding is what PutOptions.Encoding said when the value was put.
+	// Encoding is PutOptions.Encoding of the Put.
 	Encoding uint8
 	Found    bool // false in a result of GetMany for a key that is absent
 }
@@ -29,8 +29,8 @@ func (e *Entry) describe(m *metadata) {
 	e.Size, e.Encoding, e.Found = int(m.size), m.encoding, true
 }
 
-// visit calls f with the metadata of a key in the store, and with the value if it
-// lies there, which is valid in f only.
+// visit calls f with the metadata of a key in the store, and with the value if it is in the same
+// row. The value is valid in f only.
 func visit(r reader, id keyspace.ActorID, key []byte, f func(m *metadata, inline []byte)) (ok bool, err error) {
 	row := rowBuffer()
 	defer row.free()
@@ -51,8 +51,8 @@ func readMetadata(r reader, id keyspace.ActorID, key []byte) (m metadata, ok boo
 	return m, ok, err
 }
 
-// readValue appends the value of a key in the store whose metadata is m to dst;
-// it lies in data rows.
+// readValue appends the value of a key in the store whose metadata is m to dst; the value is in
+// data rows.
 func readValue(dst []byte, r reader, id keyspace.ActorID, key []byte, m *metadata) ([]byte, error) {
 	dst = slices.Grow(dst, int(m.size))[:len(dst)+int(m.size)]
 	value := dst[len(dst)-int(m.size):]
@@ -137,10 +137,10 @@ func readEntry(r reader, id keyspace.ActorID, key []byte, now int64) (e Entry, o
 	return e, true, nil
 }
 
-// Peek returns the entry of a key as the last applied commit left it, without
-// a snapshot: it is that of an earlier commit too if its Version is not later.
-// It knows only entries that are there and small, and else returns false.
-// Value is the caller's to keep; Key is the argument.
+// Peek returns the entry of a key as the last applied commit left it, without a snapshot. If its
+// Version is not later than an earlier commit, the entry is also that of the earlier commit. Peek
+// returns only small entries, and false for other ones and absent ones. The caller may keep Value;
+// Key is the argument.
 func (s *Store) Peek(id keyspace.ActorID, key []byte) (e Entry, known bool, err error) {
 	if err := s.enter(); err != nil {
 		return Entry{}, false, err
@@ -156,7 +156,7 @@ func (s *Store) Peek(id keyspace.ActorID, key []byte) (e Entry, known bool, err 
 	return e, ok && known && err == nil, err
 }
 
-// clock returns the time that decides what has expired.
+// clock returns the time that decides which keys have expired.
 func (w *WriteSet) clock() int64 {
 	if w.turned {
 		return w.now()
@@ -164,8 +164,8 @@ func (w *WriteSet) clock() int64 {
 	return turnClock()
 }
 
-// Get returns the entry of a key, and false if it is absent or has expired by
-// the clock of the turn. Value is the caller's to keep; Key is the argument.
+// Get returns the entry of a key, and false if it is absent or has expired by the clock of the
+// turn. The caller may keep Value; Key is the argument.
 func (w *WriteSet) Get(key []byte) (Entry, bool, error) {
 	now := w.clock()
 	if i := w.overlay.find(key); i >= 0 {
@@ -197,8 +197,7 @@ func (w *WriteSet) Get(key []byte) (Entry, bool, error) {
 	return readEntry(databaseOf(sp.store).DB, sp.id, key, now)
 }
 
-// GetMany returns the entries of the keys, in their order; Found tells which
-// exist.
+// GetMany returns the entries of the keys, in their order; Found says which exist.
 func (w *WriteSet) GetMany(keys [][]byte) ([]Entry, error) {
 	return getMany(keys, w.Get)
 }

@@ -17,7 +17,7 @@ type listingOp struct {
 	set bool
 }
 
-// relisting is what a commit changes in the index.
+// relisting has the changes of a commit in the index.
 type relisting struct {
 	ops  []listingOp
 	rows []byte // the memory of the ops' rows
@@ -51,7 +51,7 @@ func (r *relisting) free() {
 	}
 }
 
-// relist adds what the commit of the write set changes in the listing index to r.
+// relist adds the changes of the write set's commit in the listing index to r.
 func (w *WriteSet) relist(r *relisting, next *head) error {
 	sp, was := w.space, &w.space.head
 	switch {
@@ -85,7 +85,7 @@ func (w *WriteSet) relist(r *relisting, next *head) error {
 	if !before && was.Version > 0 || before && w.hidesAttributes() {
 		name.attributes = nil
 		err := sp.eachAttribute(func(key, value []byte) {
-			if w.overlay.find(key) < 0 && before == w.hidden(key) && soundName(key) { // the others are below, or stay
+			if w.overlay.find(key) < 0 && before == w.hidden(key) && soundName(key) { // slots are handled below, the others stay
 				r.attribute(name, key, value, !before)
 			}
 		})
@@ -106,7 +106,7 @@ func (w *WriteSet) relist(r *relisting, next *head) error {
 	return nil
 }
 
-// relistAttribute adds what a slot of an attribute changes. before: the actor has rows.
+// relistAttribute adds the changes of a slot of an attribute. before: the actor has rows.
 func (w *WriteSet) relistAttribute(r *relisting, name *listingName, sl *slot, before bool) error {
 	a := name.attribute(sl.key)
 	var old []byte
@@ -143,8 +143,8 @@ func (w *WriteSet) relistAttribute(r *relisting, name *listingName, sl *slot, be
 	return nil
 }
 
-// listingName returns how the index names the actor; nil if it has no name. keep: it is remembered
-// for the next commits.
+// listingName returns the actor's name in the index, or nil if it has no name. keep: it is
+// remembered for the next commits.
 func (w *WriteSet) listingName(keep bool) (name *listingName, err error) {
 	sp := w.space
 	switch {
@@ -163,8 +163,8 @@ func (w *WriteSet) listingName(keep bool) (name *listingName, err error) {
 	return name, nil
 }
 
-// unlist adds the changes of a commit that destroys the actor. The rows of one whose head was not
-// read are looked for among all of its type, because what they would be found by may be damaged.
+// unlist adds the changes of a commit that destroys the actor. If the head was not read, it
+// searches all rows of the type: the attributes may be damaged.
 func (w *WriteSet) unlist(r *relisting) (err error) {
 	sp, was := w.space, &w.space.head
 	if !w.destroyed.named {
@@ -198,7 +198,7 @@ func (w *WriteSet) unlist(r *relisting) (err error) {
 	return it.Error()
 }
 
-// eachAttribute visits the attributes that the store has of the actor.
+// eachAttribute visits the actor's attributes in the store.
 func (sp *Space) eachAttribute(visit func(key, value []byte)) error {
 	start, end := keyspace.Attribute.Kind.Range()
 	return view{store: databaseOf(sp.store).DB, id: sp.id}.scan(start, end, func(key, value []byte) bool {

@@ -41,7 +41,7 @@ func small(o Options) Options {
 	return o
 }
 
-// modes are the ways to commit that every guarantee is tested with.
+// modes are the ways to commit; every guarantee is tested with each.
 func modes() map[string]Options {
 	return map[string]Options{
 		"pipelined": {},
@@ -89,7 +89,7 @@ func (r *rig) start() {
 	r.open()
 }
 
-// open opens the actor again, which fences the space that was there.
+// open opens the actor again, which fences the old space.
 func (r *rig) open() {
 	r.t.Helper()
 	r.sp = openSpace(r.t, r.Store, 1)
@@ -103,7 +103,7 @@ func (r *rig) again() {
 	r.start()
 }
 
-// crashed returns the rig of what a power cut would leave now.
+// crashed returns a rig of the disk that a power cut would leave now.
 func (r *rig) crashed(seed uint64, unsyncedPercent int) *rig {
 	r.t.Helper()
 	o := r.o

@@ -2,9 +2,9 @@ package engine
 
 import "github.com/cairn-run/cairn/keyspace"
 
-// A Reader reads the logical keys of one actor: a WriteSet sees what it holds, a
-// Snapshot what was committed. Packages that keep records in an actor's keyspace
-// are written against it, so that a turn and a query run the same code.
+// A Reader reads the logical keys of one actor: a WriteSet sees its own writes, a Snapshot
+// committed ones. Packages that keep records in an actor's keyspace use it, so a turn and a query
+// run the same code.
 type Reader interface {
 	Get(key []byte) (Entry, bool, error)
 	List(q ListQuery) (Page, error)

@@ -8,13 +8,13 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// runningName names the metadata row that is there while a node runs on the store.
+// runningName names the metadata row that exists while a node runs on the store.
 const runningName = "running"
 
-// MarkRunning records durably that a node runs on the store, and reports whether the node before it
+// MarkRunning records durably that a node runs on the store, and reports whether the previous node
 // ended without MarkStopped: by a crash, a signal or a power cut. A store of a version without the
-// mark counts as stopped in order. Tools that only look at a store do not call it, so that they do
-// not change the answer.
+// mark counts as stopped in order. Tools that only read a store do not call it, so they do not
+// change the result.
 func (s *Store) MarkRunning() (unclean bool, err error) {
 	if err := s.enter(); err != nil {
 		return false, err

@@ -12,19 +12,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 )
 
-// salvagedName is a file that is there from the beginning of a salvage until the listing index is
+// salvagedName is a file that exists from the beginning of a salvage until the listing index is
 // marked as not built.
 const salvagedName = "salvaged"
 
-// salvage changes a damaged directory so that it can be opened, without what was lost. Its claims:
+// salvage changes a damaged directory so that it can be opened, without the lost data. Its claims:
 //
-//  1. Nothing that was there is lost by it: every file is kept, as it was, in a directory of its
-//     own inside the store's.
-//  2. What remains of the logs is a prefix of the history. Whole commits after a hole are left out,
-//     because they may build on what is missing; what an actor has is then a state that it had.
-//  3. It can be done again after a crash in the middle of it. A file says that it was begun, until
-//     the listing index is marked as not built: a later Open may find no damage, and the index
-//     wrong.
+//  1. It loses nothing more: every file is kept, as it was, in a new directory inside the store's.
+//  2. The rest of the logs is a prefix of the history. Whole commits after a hole are left out,
+//     because they may depend on missing ones. So each actor has a state that it once had.
+//  3. It can be repeated after a crash in the middle. A file says that it was begun, until the
+//     listing index is marked as not built: a later Open may find no damage but a wrong index.
 func (s *Store) salvage(found *survey) error {
 	log, dir := s.opts.Logger, s.opts.Dir
 	for _, d := range found.damages {
@@ -76,7 +74,7 @@ func (s *Store) salvage(found *survey) error {
 			return err
 		}
 	}
-	// The mark speaks of what is left out now.
+	// The mark describes the part that is left out now.
 	if err := s.guard.Remove(s.guard.PathJoin(dir, markName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -84,7 +82,7 @@ func (s *Store) salvage(found *survey) error {
 }
 
 // keepFiles links or copies every file of the directory into a new one inside it, and returns the
-// name of that.
+// name of the new one.
 func keepFiles(fs vfs.FS, dir string) (string, error) {
 	names, err := fs.List(dir)
 	if err != nil {

@@ -20,11 +20,10 @@ func appendStored(dst []byte, r reader, id keyspace.ActorID, key []byte) ([]byte
 	return value, true, nil
 }
 
-// AppendValue appends the value of a key to dst and returns the result, or dst
-// and false if the key is absent: Get without an Entry.
+// AppendValue appends the value of a key to dst and returns the result, or dst and false if the key
+// is absent: Get without an Entry.
 //
-// It does not look at the time: a key that has expired is found until it is
-// deleted.
+// It ignores the time: a key that has expired is found until it is deleted.
 func (w *WriteSet) AppendValue(dst, key []byte) ([]byte, bool, error) {
 	if i := w.overlay.find(key); i >= 0 {
 		sl := &w.overlay.slots[i]
@@ -44,8 +43,7 @@ func (w *WriteSet) AppendValue(dst, key []byte) ([]byte, bool, error) {
 	return appendStored(dst, databaseOf(sp.store).DB, sp.id, key)
 }
 
-// AppendValue is [WriteSet.AppendValue] as of the snapshot. It does not look at
-// the time either.
+// AppendValue is [WriteSet.AppendValue] as of the snapshot. It also ignores the time.
 func (sn *Snapshot) AppendValue(dst, key []byte) ([]byte, bool, error) {
 	if err := sn.enter(); err != nil {
 		return dst, false, err
@@ -54,18 +52,16 @@ func (sn *Snapshot) AppendValue(dst, key []byte) ([]byte, bool, error) {
 	return appendStored(dst, snapOf(sn.opened), sn.id, key)
 }
 
-// Scan calls f for the keys in start <= key < end in their order, this set's
-// changes included, until f returns false; a nil end has no bound. It is for
-// long reads: it has no limit, allocates nothing for an entry, and copies only
-// values of more than ChunkSize.
+// Scan calls f for the keys in start <= key < end in their order, this set's changes included,
+// until f returns false; a nil end has no bound. It is for long reads: it has no limit, allocates
+// nothing for an entry, and copies only values of more than ChunkSize.
 //
-// Like AppendValue, it ignores expiry: f gets expired keys too.
-// Scan may have called f for some keys when it returns an error.
+// Like AppendValue, it ignores expiry: f gets expired keys too. Scan may have called f for some
+// keys when it returns an error.
 //
-// Key and value are valid during the call of f, and must not be changed. The
-// store cannot be closed while f runs, so f must not block, and must not call the
-// store. A caller that needs to do so scans a part into memory, and then goes on
-// after its last key.
+// Key and value are valid during the call of f, and must not be changed. The store cannot be closed
+// while f runs, so f must not block, and must not call the store. A caller that needs to do so
+// scans a part into memory, and then continues after its last key.
 func (w *WriteSet) Scan(start, end []byte, f func(key, value []byte) bool) error {
 	s := w.space.store
 	if err := s.enter(); err != nil {
@@ -75,7 +71,7 @@ func (w *WriteSet) Scan(start, end []byte, f func(key, value []byte) bool) error
 	return viewOf(w).scan(start, end, f)
 }
 
-// Scan is [WriteSet.Scan] as of the snapshot. It does not look at the time either.
+// Scan is [WriteSet.Scan] as of the snapshot. It also ignores the time.
 func (sn *Snapshot) Scan(start, end []byte, f func(key, value []byte) bool) error {
 	if err := sn.enter(); err != nil {
 		return err
@@ -90,7 +86,7 @@ func (v view) scan(start, end []byte, f func(key, value []byte) bool) (err error
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, m.close()) }() // also if f panics
+	defer func() { err = errors.Join(err, m.close()) }() // even if f panics
 	for {
 		ok, err := m.next()
 		if !ok || err != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 // TestEngineScripts runs the life cycles of testdata/scripts with each way to commit. A line is a
-// call, and what it returns follows its block; `go test ./engine -run TestEngineScripts -rewrite`
-// writes the results anew. The number after most calls is that of an actor. Keys and values are Go
+// call, and the results follow its block; `go test ./engine -run TestEngineScripts -rewrite`
+// rewrites the results. The number after most calls is that of an actor. Keys and values are Go
 // strings without quotes; x*300 is a long value.
 func TestEngineScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
@@ -46,7 +46,7 @@ func TestEngineScripts(t *testing.T) {
 	})
 }
 
-// A script is a store and what a script has of it.
+// A script is a store and the values that a script has named.
 type script struct {
 	t      *testing.T
 	o      Options
@@ -57,7 +57,7 @@ type script struct {
 	out    strings.Builder
 }
 
-// call makes the call of a line and returns its result; nothing if it is just done.
+// call makes the call of a line and returns its result, or nothing if it has none.
 func (s *script) call(f []string) string {
 	if len(f) == 0 {
 		return ""
@@ -154,7 +154,7 @@ func (s *script) call(f []string) string {
 	case "hold":
 		s.held[f[2]] = w.Hold()
 		return ""
-	case "release": // and undo what came after it
+	case "release": // and undo the writes after it
 		ok := w.Release(s.held[f[2]])
 		if ok {
 			w.Rollback(*s.held[f[2]])
@@ -175,7 +175,7 @@ func (s *script) call(f []string) string {
 			h.Generation, h.Version, h.Keys, h.Bytes, when(h.Created), when(h.Updated), h.Destroyed)
 	case "set":
 		return fmt.Sprintf("version %d, %d keys, %d bytes, %d held, room %d", w.Version(), w.Keys(), w.Size(), w.Bytes(), w.Room())
-	case "stored": // what a snapshot reads
+	case "stored": // as a snapshot reads it
 		e, ok, err := s.store.Snapshot(testID(actor)).Get(key(2))
 		return fmt.Sprintf("%.20s %v %s", e.Value, ok, failed(err))
 	case "list":

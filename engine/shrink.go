@@ -7,12 +7,12 @@ import (
 )
 
 // A table or a log is made shorter by shrinkStep after each shrinkPause before it is removed. So at
-// most 128 MiB go in a second. While files follow each other, a step is twice as long after each
-// shrinkLonger, so that removing them keeps up with what Pebble no longer needs.
+// most 128 MiB are removed in a second. While files follow each other, the step doubles after each
+// shrinkLonger, so removal keeps up with the files that Pebble no longer needs.
 //
-// To remove a large file at once holds up the syncs of other files: a loop that writes to a file
-// and syncs it, on ext4 with online discard, waited up to 190 ms beside removals of 64 MiB, up to
-// 11 beside these steps, and up to 4 beside nothing.
+// Removing a large file at once delays the syncs of other files. A loop that writes to a file and
+// syncs it, on ext4 with online discard, waited up to 190 ms during removals of 64 MiB, up to 11 ms
+// during these steps, and up to 4 ms alone.
 const (
 	shrinkStep   = 512 << 10
 	shrinkPause  = 4 * time.Millisecond
@@ -23,12 +23,12 @@ const (
 // A shrinker makes files shorter before they are removed, one at a time.
 type shrinker struct {
 	mu    sync.Mutex
-	began time.Time // when the first of the files was begun that followed each other
+	began time.Time // when the first of the files that follow each other was begun
 	ended time.Time // when the last one was done
 }
 
-// shrink makes a file that is removed next shorter, a step whenever pause returns true, until one
-// step is left. It leaves a file alone that has another name too, whose content that name keeps.
+// shrink shortens a file before its removal, one step each time pause returns true, until one step
+// is left. It leaves a file alone that also has another name, since that name keeps the content.
 func (s *shrinker) shrink(path string, pause func() bool) {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || names(info) != 1 {

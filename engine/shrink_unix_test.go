@@ -14,8 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A table is made shorter step by step before it is removed; other files, and one that has another
-// name, are removed as they are.
+// A table is shortened step by step before it is removed. Other files, and one with another name,
+// are removed as they are.
 func TestLargeFileIsRemovedInSteps(t *testing.T) {
 	t.Parallel()
 	const size = 3*shrinkStep + 1000
@@ -46,8 +46,8 @@ func TestLargeFileIsRemovedInSteps(t *testing.T) {
 	}
 }
 
-// Steps get longer while removals follow each other. There are none while the store is being
-// closed, and a disk that freezes keeps the file.
+// Steps grow while removals follow each other. There are none while the store is being closed, and
+// a frozen disk keeps the file.
 func TestRemovalsKeepUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,24 +9,23 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// Snapshot is the state of an actor as of its last applied commit, which may not
-// be durable yet: what was read from it may leave the node only when the version
-// in its Head is (see Space.Durable, or commit an empty write set).
+// Snapshot is the state of an actor as of its last applied commit. The commit may not be durable
+// yet: values that were read may leave the node only when the version in its Head is durable (see
+// Space.Durable, or commit an empty write set).
 //
-// Its methods may be called by several goroutines, but not during or after
-// Close. An open snapshot keeps Pebble from dropping what it sees, so it should
-// not stay open for long.
+// Its methods may be called by several goroutines, but not during or after Close. An open snapshot
+// keeps Pebble from dropping old rows, so it should not stay open for long.
 type Snapshot struct {
 	*opened
 	now int64
 }
 
-// An opened is what the snapshots of one state share.
+// An opened is the shared part of the snapshots of one state.
 type opened struct {
 	store *Store
 	id    keyspace.ActorID
 	snap  any   // *pebble.Snapshot: see databaseOf
-	err   error // why there is no snapshot
+	err   error // reason why there is no snapshot
 	done  atomic.Bool
 	place place
 
@@ -35,12 +34,11 @@ type opened struct {
 
 func snapOf(o *opened) *pebble.Snapshot { return o.snap.(*pebble.Snapshot) }
 
-// Snapshot returns the state of the actor as of its last applied commit. What
-// has expired by now reads as absent. It may be called by any goroutine.
+// Snapshot returns the state of the actor as of its last applied commit. Keys that have expired by
+// now read as absent. It may be called by any goroutine.
 func (sp *Space) Snapshot() *Snapshot { return sp.SnapshotAt(turnClock()) }
 
-// SnapshotAt is Snapshot with the clock, in Unix ms, that decides what has
-// expired.
+// SnapshotAt is Snapshot with the clock, in Unix ms, that decides which keys have expired.
 func (sp *Space) SnapshotAt(nowMS int64) *Snapshot {
 	s := sp.store
 	sn := &Snapshot{&opened{store: s, id: sp.id}, nowMS}
@@ -81,8 +79,8 @@ func (sn *Snapshot) Head() (Head, error) {
 	return readHead(snapOf(sn.opened), sn.id)
 }
 
-// Get returns the entry of a key, and false if it is absent or has expired.
-// Value is the caller's to keep; Key is the argument.
+// Get returns the entry of a key, and false if it is absent or has expired. The caller may keep
+// Value; Key is the argument.
 func (sn *Snapshot) Get(key []byte) (Entry, bool, error) {
 	if err := sn.enter(); err != nil {
 		return Entry{}, false, err
@@ -91,8 +89,7 @@ func (sn *Snapshot) Get(key []byte) (Entry, bool, error) {
 	return readEntry(snapOf(sn.opened), sn.id, key, sn.now)
 }
 
-// GetMany returns the entries of the keys, in their order; Found tells which
-// exist.
+// GetMany returns the entries of the keys, in their order; Found says which exist.
 func (sn *Snapshot) GetMany(keys [][]byte) ([]Entry, error) {
 	return getMany(keys, sn.Get)
 }
@@ -106,9 +103,9 @@ func (sn *Snapshot) List(q ListQuery) (Page, error) {
 	return view{store: snapOf(sn.opened), id: sn.id}.list(q, sn.now, &sn.store.opts.Limits)
 }
 
-// Each is [WriteSet.Each] as of the snapshot. A visit with After that visit stops is expected to go
-// on with After: an iterator stays open until DropPlace or Close, which keeps memory and files that
-// the store has replaced.
+// Each is [WriteSet.Each] as of the snapshot. If visit stops a visit with After, a next one is
+// expected: an iterator stays open until DropPlace or Close, and keeps memory and files that the
+// store has replaced.
 func (sn *Snapshot) Each(q ListQuery, visit func(*Entry) bool) error {
 	if err := sn.enter(); err != nil {
 		return err
@@ -117,7 +114,7 @@ func (sn *Snapshot) Each(q ListQuery, visit func(*Entry) bool) error {
 	return view{store: snapOf(sn.opened), id: sn.id, place: &sn.place}.entries(&q, sn.now, visit)
 }
 
-// DropPlace says that no visit that was stopped goes on.
+// DropPlace closes the iterator of a stopped visit that will not continue.
 func (sn *Snapshot) DropPlace() {
 	if sn.enter() == nil {
 		sn.place.drop()
@@ -168,7 +165,7 @@ func (s *Store) closeSnapshots() error {
 }
 
 // Snapshot returns the state of an actor as of its last applied commit, without opening its space.
-// It is for actors that sleep, or that another goroutine runs. Expired keys read as absent.
+// It is for actors that are asleep or run in another goroutine. Expired keys read as absent.
 func (s *Store) Snapshot(id keyspace.ActorID) *Snapshot {
 	return (&Space{store: s, id: id}).Snapshot()
 }

@@ -8,18 +8,17 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// Space is the keyspace of one awake actor: the way to read and to write its
-// keys. Its claims:
+// Space is the keyspace of one awake actor. Its keys are read and written through it. Its claims:
 //
-//  1. It is the only space of the actor that can commit, until the actor is
-//     opened again; then its commits return ErrFenced.
-//  2. head, state and written are what the last commits wrote; nothing else changes
-//     the actor's rows, so they are right until the space is fenced.
-//  3. Idle, it holds no buffers: those of a write set are given back with its
-//     commit. Only written stays, if keys were written again and again.
+//  1. It is the only space of the actor that can commit, until the actor is opened again; then its
+//     commits return ErrFenced.
+//  2. head, state and written are as the last commits wrote them. Nothing else changes the actor's
+//     rows, so they are right until the space is fenced.
+//  3. Idle, it holds no buffers: a commit gives back those of the write set. Only written stays, if
+//     keys were written repeatedly.
 //
-// The methods of a Space and of its WriteSet are called by one goroutine at a
-// time. Snapshot, ID and Durable may be called by any.
+// The methods of a Space and of its WriteSet are called by one goroutine at a time. Snapshot, ID
+// and Durable may be called by any.
 type Space struct {
 	store      *Store
 	id         keyspace.ActorID
@@ -30,38 +29,38 @@ type Space struct {
 	fenced  bool
 	closed  bool
 	oldHead bool   // the store has the head in a row of its own
-	asides  asides // what Aside wrote
+	asides  asides // kinds that Aside wrote
 
 	head    head
 	state   stateCache
 	written written
 	durable atomic.Uint64
-	listing *listingName // of an actor whose attributes were written; nil if not known. As head, of the last commit
+	listing *listingName // of an actor with written attributes, as of the last commit; nil if not known
 	set     WriteSet
 }
 
-// stateCache is what the store has under the key of the state, so that neither waking an actor nor
-// a turn that rewrites the state reads anything else.
+// stateCache is the state in the store, so that waking an actor and rewriting the state read
+// nothing else.
 type stateCache struct {
 	exists bool
 	meta   metadata
 	value  []byte // if it has no data rows
 }
 
-// OpenSpace opens the space of an actor, which may not exist yet. A space of the
-// same actor that is open is fenced. The generation is one more than that of the
-// last activation; it becomes durable with the first commit.
+// OpenSpace opens the space of an actor, which may not exist yet. A space of the same actor that is
+// open is fenced. The generation is one more than that of the last activation; it becomes durable
+// with the first commit.
 //
-// It returns ErrDestroyed for an actor of which only a tombstone is left; one
-// that was destroyed but kept keys can be opened. A CorruptError says that the
-// head was lost, with accepted damage, or cannot be read.
+// It returns ErrDestroyed if only a tombstone of the actor is left; a destroyed actor with kept
+// keys can be opened. A CorruptError says that the head cannot be read, or was lost with accepted
+// damage.
 func (s *Store) OpenSpace(id keyspace.ActorID) (*Space, error) {
 	return s.openSpace(id, (*Space).load)
 }
 
-// NewSpace opens the space of an actor that the store has nothing of, as OpenSpace does, and reads
-// nothing. The id must come from NewActorID: if the store has rows of it, its counts are wrong from
-// then on. The exception is an actor that its caller destroys: its rows may be damaged.
+// NewSpace is OpenSpace for an actor without rows in the store, and reads nothing. The id must come
+// from NewActorID: if the store has rows of it, its counts are wrong from then on. The exception is
+// an actor that the caller destroys: its rows may be damaged.
 func (s *Store) NewSpace(id keyspace.ActorID) (*Space, error) {
 	return s.openSpace(id, (*Space).begin)
 }
@@ -84,8 +83,7 @@ func (s *Store) openSpace(id keyspace.ActorID, load func(*Space) error) (*Space,
 	s.spaces.most = max(s.spaces.most, len(s.spaces.byID))
 	s.spaces.mu.Unlock()
 	if before != nil {
-		// Waits for a commit of the old space that is being applied, so that the
-		// head read below has it.
+		// Waits for a running commit of the old space, so the head read below includes it.
 		before.mu.Lock()
 		before.fence()
 		sp.generation = before.generation
@@ -112,7 +110,7 @@ func (sp *Space) load() error {
 		}
 		if _, _, named, err := sp.store.identity(sp.id); err != nil {
 			return err
-		} else if named || a.state.exists { // what else it has must not be taken for that of a new one
+		} else if named || a.state.exists { // other rows of it must not become those of a new actor
 			return &CorruptError{Row: keyspace.AppendMetadataRow(nil, sp.id, stateKey()),
 				Reason: "the actor has no head"}
 		}
@@ -128,11 +126,11 @@ func (sp *Space) begin() error {
 	return nil
 }
 
-// manySpaces is how many spaces must have been open for their map to be made anew when few are
-// left: a map does not shrink.
+// manySpaces is how many spaces must have been open for their map to be rebuilt when few are left:
+// a map does not shrink.
 const manySpaces = 1024
 
-// forget removes a space from the ones that are open, if it is the latest.
+// forget removes a space from the open ones, if it is the latest of its actor.
 func (s *Store) forget(sp *Space) {
 	s.spaces.mu.Lock()
 	if s.spaces.byID[sp.id] == sp {
@@ -159,16 +157,16 @@ func (sp *Space) usable() error {
 // ID returns the id of the actor.
 func (sp *Space) ID() keyspace.ActorID { return sp.id }
 
-// Head returns what the last commit wrote, with the generation of this space.
+// Head returns the head of the last commit, with the generation of this space.
 func (sp *Space) Head() Head {
 	h := sp.head.Head
 	h.Generation = sp.generation
 	return h
 }
 
-// SetLimits makes the space obey limits of its own instead of the store's. Fields that are zero
-// mean their defaults; l must not be changed afterwards, so that many spaces can share it. It
-// returns the faults of the limits, joined.
+// SetLimits sets limits of the space instead of the store's. Fields that are zero mean their
+// defaults; l must not be changed afterwards, so many spaces can share it. It returns the faults of
+// the limits, joined.
 func (sp *Space) SetLimits(l *Limits) error {
 	full := *l
 	full.EnsureDefaults()
@@ -189,24 +187,24 @@ func (sp *Space) Durable() Version { return Version(sp.durable.Load()) }
 // Writes returns the write set of the space. There is one; a commit empties it.
 func (sp *Space) Writes() *WriteSet { return &sp.set }
 
-// Fence keeps the space from committing ever again: its Commit returns ErrFenced. Unlike the other
-// methods it may be called by any goroutine, to take an actor away from one that will not give it
-// up.
+// Fence stops the space from committing: its Commit returns ErrFenced from then on. Unlike the
+// other methods, any goroutine may call it, to take the actor from a goroutine that does not give
+// it up.
 func (sp *Space) Fence() {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	sp.fence()
 }
 
-// fence no longer counts the memory of written, but does not touch it, since a turn may be using
-// it. REQUIRES: sp.mu.
+// fence no longer counts the memory of written, but does not touch it, since a turn may use it.
+// REQUIRES: sp.mu.
 func (sp *Space) fence() {
 	sp.fenced = true
 	sp.written.spend(&sp.store.written, -sp.written.bytes)
 }
 
-// Close drops the write set. Commits that were applied become durable and are
-// told all the same. A second Close does nothing.
+// Close drops the write set. Applied commits still become durable and are notified. A second Close
+// does nothing.
 func (sp *Space) Close() {
 	sp.mu.Lock()
 	closed := sp.closed

@@ -2,17 +2,15 @@ package engine
 
 import "slices"
 
-// CommitBefore commits what was written before a savepoint, as Commit does, and
-// keeps what came after it: the turn in progress stays open, on top of the new
-// commit. A turn that is about to block uses it so that the turns before it need
-// not wait.
+// CommitBefore commits the writes before a savepoint, as Commit does, and keeps the later ones: the
+// turn in progress stays open, on top of the new commit. A turn that is about to block uses it so
+// that earlier turns need not wait.
 //
-// It returns the savepoint of the new beginning of the open turn; what the open
-// turn holds (see Hold) is moved too, and other savepoints are invalid. split is
-// false if the set cannot be divided: the open turn creates or destroys the actor,
-// an earlier one destroys it, or both parts hide ranges. Then nothing was done and
-// kept is the savepoint given. If it returns an error, nothing was written, the set
-// is as before, and the savepoint given is still valid.
+// It returns the savepoint of the new beginning of the open turn. Savepoints that the open turn
+// holds (see Hold) are moved too, and other savepoints are invalid. split is false if the set
+// cannot be divided: the open turn creates or destroys the actor, an earlier one destroys it, or
+// both parts hide ranges. Then it does nothing and kept is the given savepoint. If it returns an
+// error, nothing was written, the set is as before, and the given savepoint is still valid.
 func (sp *Space) CommitBefore(at Savepoint, onDurable func(error)) (kept Savepoint, split bool, err error) {
 	w := &sp.set
 	if w.destroyed != nil || w.created != at.state.created || !w.divisible(at) {
@@ -22,7 +20,7 @@ func (sp *Space) CommitBefore(at Savepoint, onDurable func(error)) (kept Savepoi
 	if o := w.overlay; o != nil {
 		held = slices.DeleteFunc(slices.Clone(o.held), func(s *Savepoint) bool { return s.state.epoch <= at.state.epoch })
 	}
-	parts := make([]lifted, len(held)) // each what came after its savepoint, before the next one
+	parts := make([]lifted, len(held)) // each has the writes between its savepoint and the next
 	for i := len(held) - 1; i >= 0; i-- {
 		parts[i] = w.lift(*held[i])
 		w.Rollback(*held[i])
@@ -67,13 +65,13 @@ func (w *WriteSet) Release(s *Savepoint) (ok bool) {
 	return len(o.held) < n
 }
 
-// divisible reports whether the hidden ranges all belong to one part: they were
-// joined as they came, so what each part hid can no longer be told.
+// divisible reports whether the hidden ranges all belong to one part: ranges are joined when added,
+// so the set no longer has those of each part.
 func (w *WriteSet) divisible(at Savepoint) bool {
 	return len(at.state.ranges) == 0 || w.sameRanges(&at)
 }
 
-// lifted is what an open turn, or a part of it, wrote, taken off the set that it was written on.
+// lifted is the writes of an open turn, or of a part of it, taken off their set.
 type lifted struct {
 	state   outline // counts, version, clock and hidden ranges as of the turn
 	hid     bool    // the turn hid ranges
@@ -83,15 +81,14 @@ type lifted struct {
 	records []outboxRecord
 }
 
-// liftedSlot is a slot as the open turn left it. below says that an earlier turn
-// of the set has it too, so that what the store will have under the key is not
-// what the slot says.
+// liftedSlot is a slot as the open turn left it. below: an earlier turn of the set also has it, so
+// the slot does not describe the key in the store after the commit.
 type liftedSlot struct {
 	slot
 	below bool
 }
 
-// lift copies what was written since a savepoint.
+// lift copies the writes since a savepoint.
 func (w *WriteSet) lift(at Savepoint) lifted {
 	l := lifted{state: w.outline, marks: w.marks - at.state.marks, hid: !w.sameRanges(&at)}
 	o := w.overlay
@@ -125,8 +122,8 @@ func (w *WriteSet) lift(at Savepoint) lifted {
 	return l
 }
 
-// replay writes a lifted turn again, on the set as it is now: committed, or
-// rolled back to where the turn began.
+// replay writes a lifted turn again, on the set as it is now: committed, or rolled back to the
+// turn's beginning.
 func (w *WriteSet) replay(l lifted, committed bool) {
 	for k := range l.slots {
 		from := &l.slots[k]
@@ -158,9 +155,9 @@ func (w *WriteSet) replay(l lifted, committed bool) {
 	w.keys, w.bytes = l.state.keys, l.state.bytes
 }
 
-// stored returns what the commit under an open turn left in the store under a
-// key that both wrote. If that cannot be read, it claims as many rows as a key
-// can have: then the next commit deletes rows that may not be there.
+// stored returns the key's metadata in the store after the commit under an open turn; both wrote
+// the key. If it cannot be read, stored returns the most rows that a key can have. The next commit
+// then deletes rows that may not exist.
 func (w *WriteSet) stored(key []byte) (metadata, bool) {
 	m, ok, err := w.lookup(key)
 	if err != nil {

@@ -12,34 +12,34 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// TypeStorage is what the actors of one type take up.
+// TypeStorage is the storage used by the actors of one type.
 type TypeStorage struct {
 	Type   string
 	Actors int64
 	Bytes  int64 // of their keys and values, without traces; the size of each actor rounded down by [keyspace.SizeStep]
 	// Kinds has the bytes of the rows of each kind of key, before compression, estimated from a
-	// sample of actors in which a large one is more likely.
+	// sample of actors that prefers large ones.
 	Kinds map[keyspace.Kind]int64
 }
 
-// The sample of [Store.Storage]: how many actors of a type, and how much of the rows of one kind is
-// read of each. What is beyond that is counted as the files have it, compressed and without the
-// newest commits.
+// The sample of [Store.Storage]: how many actors of a type it reads, and how much of the rows of
+// one kind of each. The rest is counted by its size in the files, compressed and without the newest
+// commits.
 const (
 	storageSample = 32
 	storageRows   = 512
 	storageBytes  = 256 << 10
 )
 
-// Storage returns what the types of a namespace take up. It reads a row of the listing index for
-// each actor: a million of them take some tenths of a second. The error is ErrListing if there is
-// no index, and ErrDamaged if tables are missing, which was accepted.
+// Storage returns the storage used by the types of a namespace. It reads a row of the listing index
+// for each actor: a million take some tenths of a second. The error is ErrListing if there is no
+// index, and ErrDamaged if tables are missing and that was accepted.
 func (s *Store) Storage(namespace string) (all []TypeStorage, err error) {
 	if err := s.enter(); err != nil {
 		return nil, err
 	}
 	defer s.leave()
-	if s.tableless { // to read all would come upon that
+	if s.tableless { // reading everything would fail at a missing table
 		return nil, fmt.Errorf("%w: tables are missing", ErrDamaged)
 	}
 	if _, built, err := s.listingProgress(); err != nil || !built {
@@ -92,8 +92,8 @@ func (s *Store) Storage(namespace string) (all []TypeStorage, err error) {
 	return all, it.Error()
 }
 
-// A sample has places for actors. Each place has each actor that came with a probability that is as
-// its weight.
+// A sample has places for actors. Each place has each actor with a probability proportional to its
+// weight.
 type sample struct {
 	sum    float64 // of the weights so far
 	weight float64 // of the last actor
@@ -101,19 +101,19 @@ type sample struct {
 	places [storageSample]struct {
 		id     keyspace.ActorID
 		weight float64
-		at     float64 // the sum with which the place goes to another actor
+		at     float64 // at this sum the place goes to another actor
 	}
 }
 
-// next counts an actor, and reports whether some place goes to it.
+// next counts an actor, and reports whether it gets a place.
 func (s *sample) next(size int64) bool {
 	s.weight = float64(size) + 256 // the traces of an actor are not in its size
 	s.sum += s.weight
 	return s.sum > s.first
 }
 
-// take gives the actor its places. That a place keeps its actor until the sum is x has the
-// probability sum/x.
+// take gives the actor its places. A place keeps its actor until the sum is x with probability
+// sum/x.
 func (s *sample) take(id keyspace.ActorID) {
 	for i := range s.places {
 		p := &s.places[i]
@@ -126,7 +126,7 @@ func (s *sample) take(id keyspace.ActorID) {
 	}
 }
 
-// addKinds adds what the kinds of all actors take up.
+// addKinds adds the storage used by the kinds of all actors.
 func addKinds(s *Store, r reader, sample *sample, kinds map[keyspace.Kind]int64) error {
 	if sample.sum == 0 {
 		return nil
@@ -153,7 +153,7 @@ func addKinds(s *Store, r reader, sample *sample, kinds map[keyspace.Kind]int64)
 	return nil
 }
 
-// actorKinds returns what the kinds of an actor take up.
+// actorKinds returns the storage used by the kinds of an actor.
 func actorKinds(s *Store, r reader, id keyspace.ActorID) (kinds map[keyspace.Kind]int64, err error) {
 	start := keyspace.AppendScanPrefix(nil, id, nil)
 	it, err := newIter(r, &pebble.IterOptions{LowerBound: start, UpperBound: keyspace.Successor(start)})

@@ -30,7 +30,7 @@ func TestStorageIsCountedByTypeAndEstimatedByKind(t *testing.T) {
 			put(i, "t", kv("a"), make([]byte, 1_000))
 		}
 	}
-	noise := make([]byte, 512<<10) // which does not compress
+	noise := make([]byte, 512<<10) // does not compress
 	for i := range 8 {
 		_, err := rand.Read(noise)
 		must(t, err)
@@ -54,8 +54,8 @@ func TestStorageIsCountedByTypeAndEstimatedByKind(t *testing.T) {
 	near("bytes of one", float64(large.Bytes), 4<<20, 0.1)
 	near("entries of one, by its files", float64(large.Kinds[keyspace.UserKV.Kind]), 4<<20, 0.5)
 	near("queue of one", float64(large.Kinds[keyspace.QueueMessage.Kind]), 1_000, 0.2)
-	// Of 32 places half have queues; that fewer than 3 or more than 29 have them is less likely
-	// than one in ten million.
+	// Of 32 places half have queues; fewer than 3 or more than 29 have them with a probability of
+	// less than one in ten million.
 	for _, kind := range []keyspace.Kind{keyspace.UserKV.Kind, keyspace.QueueMessage.Kind} {
 		near(kind.String(), float64(small.Kinds[kind]), 190_000, 0.95)
 	}
@@ -64,7 +64,7 @@ func TestStorageIsCountedByTypeAndEstimatedByKind(t *testing.T) {
 	same(t, len(none), 0)
 }
 
-// A place of a sample has each actor as often as its weight says.
+// A place of a sample has each actor in proportion to its weight.
 func TestSampleIsFair(t *testing.T) {
 	const rounds = 3_000
 	taken := make(map[byte]float64)

@@ -18,22 +18,21 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// Store is the embedded database of one node: the rows of all actors, the
-// directory, the wake index, the outbox and the audit log. Its claims:
+// Store is the embedded database of one node: the rows of all actors, the directory, the wake
+// index, the outbox and the audit log. Its claims:
 //
 //  1. A commit is one batch: after a crash all of it is there or nothing.
-//  2. What onDurable was told nil for survives a power cut (with Sync), and so
-//     does every earlier commit of that space.
+//  2. A commit whose onDurable got nil survives a power cut (with Sync), and so does every earlier
+//     commit of that space.
 //  3. At most one space of an actor can commit: the one opened last.
-//  4. After an I/O error of the log or the manifest nothing more reaches the
-//     disk, and every later commit fails with ErrReadOnly.
-//  5. No I/O error ends the process. What can is a panic in a goroutine of
-//     Pebble's own, where it finds its invariants broken: nobody can recover
-//     from that, and going on would be wrong.
+//  4. After an I/O error of the log or the manifest nothing more reaches the disk, and every later
+//     commit fails with ErrReadOnly.
+//  5. No I/O error ends the process. Only a panic in one of Pebble's own goroutines can, when it
+//     finds its invariants broken: that cannot be recovered, and continuing would be wrong.
 //
-// Locks, in the order in which they are taken: life (read), Space.mu (of a newer
-// space before that of an older one of the same actor), then one of spaces.mu,
-// names.mu, outbox.mu, audit.mu, gate.mu, snapshots.mu. Callbacks run under none of them.
+// Locks, in the order in which they are taken: life (read), Space.mu (of a newer space before that
+// of an older one of the same actor), then one of spaces.mu, names.mu, outbox.mu, audit.mu,
+// gate.mu, snapshots.mu. Callbacks run under none of them.
 //
 // A Store may be used by several goroutines.
 type Store struct {
@@ -49,15 +48,15 @@ type Store struct {
 	aside     asideSync
 	writing   writeMemory
 	written   atomic.Int64  // bytes of Space.written of all spaces
-	tableless bool          // tables are missing, which was accepted
-	chunked   bool          // rows of format 1 may be left, whose small values have data rows
-	older     atomic.Uint64 // the format that the store still has; 0 once a commit of this program was applied
+	tableless bool          // tables are missing, and that was accepted
+	chunked   bool          // rows of format 1 may be left: their small values have data rows
+	older     atomic.Uint64 // the format that the store still has; 0 once this program has applied a commit
 
 	life   sync.RWMutex // held for reading by every call that uses db
 	closed bool
 
 	failure atomic.Pointer[failure]
-	broken  atomic.Bool // Pebble panicked: db must not be closed
+	broken  atomic.Bool // Pebble panicked, so db must not be closed
 
 	spaces struct {
 		mu   sync.Mutex
@@ -84,8 +83,8 @@ type failure struct {
 	readOnly error // ErrReadOnly and the cause
 }
 
-// StoreFormat is the version of everything that a store keeps outside of
-// versioned values: which rows there are and what they mean. It only grows.
+// StoreFormat is the version of the store's data outside of versioned values: which rows exist and
+// their meaning. It only grows.
 //
 // Format 2 has small values in the rows of their metadata, and the head with the state; see
 // metadata and root. Format 3 has encodings of values, format 4 the listing index. An older store
@@ -93,11 +92,11 @@ type failure struct {
 // listing index is built by BuildListing.
 const StoreFormat = 4
 
-// Open opens the store in Options.Dir and creates it if it does not exist. ctx
-// bounds nothing but the wait before the work begins: recovery is not cancelled.
+// Open opens the store in Options.Dir and creates it if it does not exist. ctx is checked only
+// before the work begins: recovery is not cancelled.
 //
-// It returns ErrLocked while the directory is open elsewhere, ErrFormat for a
-// store of a newer version, and the joined faults of the options.
+// It returns ErrLocked while the directory is open elsewhere, ErrFormat for a store of a newer
+// version, and the joined faults of the options.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -121,8 +120,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// makeDir makes a directory and those above it that are missing, so that a power cut cannot take
-// them back: the entry of each is synced in the one above it.
+// makeDir makes a directory and its missing parents. It syncs the entry of each in its parent, so a
+// power cut cannot remove them.
 func makeDir(fs vfs.FS, dir string) error {
 	var synced []string
 	for d := dir; ; {
@@ -178,9 +177,8 @@ func (s *Store) open() (err error) {
 		return found.err()
 	}
 	if usage, err := s.guard.GetDiskUsage(dir); err == nil {
-		// Pebble sets aside a log of the size of a memtable for each of its memtables, which a
-		// small disk cannot give; and without room to flush a memtable it would wait in Open for
-		// ever.
+		// Pebble reserves a log as large as a memtable for each memtable, which may not fit on a
+		// small disk. Without room to flush a memtable it would wait in Open forever.
 		if s.opts.MemTableBytes == DefaultMemTableBytes {
 			s.opts.MemTableBytes = min(DefaultMemTableBytes, max(usage.TotalBytes/64, 1<<20))
 		}
@@ -242,13 +240,13 @@ func (s *Store) open() (err error) {
 	if err := s.outbox.load(s); err != nil {
 		return err
 	}
-	if s.tableless { // to read what is missing would make the store read-only; the numbers go on with the time
+	if s.tableless { // reading a missing table would make the store read-only; numbers continue from the time
 		s.audit.next = uint64(max(1, time.Now().UnixMicro()))
 	} else if err := s.audit.load(s); err != nil {
 		return err
 	}
 	if _, err := s.guard.Stat(s.guard.PathJoin(dir, salvagedName)); err == nil || s.tableless {
-		// Rows of the index may be lost, or others be lost that it is of.
+		// Rows of the index may be lost, or the rows that it indexes.
 		if err := s.resetListing(); err != nil {
 			return err
 		}
@@ -266,15 +264,15 @@ func (s *Store) open() (err error) {
 	case s.opts.PlainCommit:
 		databaseOf(s).how = commitPlain
 	}
-	s.guard.mark.keep(s.guard.FS, s.guard.PathJoin(dir, markName)) // not before: a refused Open changes nothing
+	s.guard.mark.keep(s.guard.FS, s.guard.PathJoin(dir, markName)) // not earlier: a refused Open changes nothing
 	s.guard.armed.Store(true)
 	s.guard.stepwise.Store(s.opts.Disk == nil)
 	s.gate.start(s)
 	return nil
 }
 
-// openPebble opens the database. Pebble panics on some errors of the disk, after
-// it has released what it holds.
+// openPebble opens the database. Pebble panics on some errors of the disk, after releasing its
+// resources.
 func openPebble(dir string, options *pebble.Options) (db *pebble.DB, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -288,9 +286,9 @@ func openPebble(dir string, options *pebble.Options) (db *pebble.DB, err error) 
 	return pebble.Open(dir, options)
 }
 
-// lockDirectory takes the lock of the directory. The operating system tells a
-// lock that is held with EAGAIN or EACCES; within a process, Pebble keeps count
-// itself. Whether the lock file can be written at all is found out by Open.
+// lockDirectory takes the lock of the directory. The operating system reports a held lock with
+// EAGAIN or EACCES; within a process, Pebble counts locks itself. Open finds out whether the lock
+// file can be written at all.
 func lockDirectory(dir string, fs vfs.FS) (*pebble.Lock, error) {
 	lock, err := pebble.LockDirectory(dir, fs)
 	switch {
@@ -303,7 +301,7 @@ func lockDirectory(dir string, fs vfs.FS) (*pebble.Lock, error) {
 	}
 }
 
-// unlock lets another process have the directory.
+// unlock releases the directory for other processes.
 func (s *Store) unlock() error {
 	if s.dirLock == nil {
 		return s.lock.Close()
@@ -318,8 +316,8 @@ const (
 )
 
 // checkFormat reads the format row, or writes it into a store without rows. It returns the format
-// of an older store, which the first commit makes one of the current format, so that a program
-// which only reads changes nothing; else 0.
+// of an older store, else 0. The first commit changes that to the current format, so a program that
+// only reads changes nothing.
 func (s *Store) checkFormat() (older uint64, err error) {
 	row := keyspace.AppendMetaRow(nil, formatRow)
 	format, found, err := s.number(row)
@@ -369,11 +367,9 @@ func (s *Store) number(row []byte) (n uint64, ok bool, err error) {
 	return n, ok, err
 }
 
-// Close waits for the commits that were applied to become durable, tells them,
-// and closes the store. Spaces and snapshots need not be closed before; their
-// methods return ErrClosed from then on, unless they need nothing of the
-// store. It returns what Err returns if the
-// store had failed. A second Close returns ErrClosed.
+// Close waits until the applied commits are durable and notified, and closes the store. Spaces and
+// snapshots need not be closed before; their methods return ErrClosed from then on, unless they do
+// not use the store. If the store had failed, Close returns Err. A second Close returns ErrClosed.
 func (s *Store) Close() error {
 	if s.Err() != nil {
 		s.guard.abandon()
@@ -405,8 +401,8 @@ func (s *Store) Close() error {
 	return err
 }
 
-// Writable returns nil, or why a commit would be refused now: ErrReadOnly, ErrDiskFull or
-// ErrClosed.
+// Writable returns nil, or the reason why a commit would be refused now: ErrReadOnly, ErrDiskFull
+// or ErrClosed.
 func (s *Store) Writable() error {
 	if err := s.enter(); err != nil {
 		return err
@@ -418,8 +414,8 @@ func (s *Store) Writable() error {
 	return s.free.check()
 }
 
-// Err returns nil, or the error that turned the store read-only. It never
-// changes back: the store has to be opened again.
+// Err returns nil, or the error that turned the store read-only. It never changes back: the store
+// must be opened again.
 func (s *Store) Err() error {
 	if f := s.failure.Load(); f != nil {
 		return f.cause
@@ -455,7 +451,7 @@ func (s *Store) enter() error {
 
 func (s *Store) leave() { s.life.RUnlock() }
 
-// reader is what a database and a snapshot of it have in common.
+// reader is the common interface of a database and its snapshots.
 type reader interface {
 	pebble.Reader
 }
@@ -477,7 +473,7 @@ func get(r reader, row []byte, use func(value []byte) error) (bool, error) {
 	return err == nil, err
 }
 
-// An iterator is one of Pebble's whose errors name a damaged table, and say what is wrong once:
+// An iterator is a Pebble iterator whose errors name a damaged table. It returns an error once:
 // Close returns nil for an error that was returned before.
 type iterator struct {
 	*pebble.Iterator

@@ -19,8 +19,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// Each commit is told when it is durable, in order, also one without changes, which waits for those
-// before.
+// Each commit is notified when it is durable, in order. So is one without changes, which waits for
+// those before.
 func TestOnDurableComesInCommitOrder(t *testing.T) {
 	eachMode(t, func(t *testing.T, o Options) {
 		s := openTest(t, o)
@@ -82,7 +82,7 @@ func TestTwoSpacesOfOneActorNeverBothCommit(t *testing.T) {
 	wantValue(t, sp.Writes(), []byte{1}, fmt.Sprint(sp.Head().Version))
 }
 
-// A snapshot goes on where a visit was stopped, but not with other keys. Nothing is left of it when
+// A snapshot continues where a visit was stopped, except for other keys. No iterator is left when
 // it is closed, or the store is.
 func TestAVisitOfOtherKeysDoesNotGoOnWhereOneWasStopped(t *testing.T) {
 	for _, end := range []string{"snapshot", "store", "place", "in a visit"} {
@@ -127,7 +127,7 @@ func TestAVisitOfOtherKeysDoesNotGoOnWhereOneWasStopped(t *testing.T) {
 		case "place":
 			sn.DropPlace()
 			errorIf(t, sn.place.c != nil, "an iterator is left")
-		case "in a visit": // which is not allowed
+		case "in a visit": // not allowed
 			must(t, sn.Each(ListQuery{After: kv("a"), End: kv("e")}, func(*Entry) bool { sn.Close(); return false }))
 		}
 		must(t, r.Close()) // Pebble refuses it while there is an iterator
@@ -171,8 +171,8 @@ func TestStoreOfAnotherFormatIsRefused(t *testing.T) {
 		must(t, r.Close())
 		wantErr(t, errOf(Open(t.Context(), r.o)), want)
 	}
-	// A store of a later version of Pebble is refused by the name of the file that says so, and is
-	// left as it is.
+	// A store of a later version of Pebble is refused, with the name of the file that shows it, and
+	// is left as it is.
 	m := newLogImage(t)
 	const marker = "marker.format-version.000099.099"
 	m.set(t, marker, nil)
@@ -192,7 +192,7 @@ func TestOptionsReportEveryFault(t *testing.T) {
 	must(t, (Options{Dir: "x"}).Validate())
 }
 
-// TestOneDirectoryIsOpenOnce runs itself as a second process, also when the lock file was removed.
+// TestOneDirectoryIsOpenOnce runs itself as a second process, even after the lock file was removed.
 func TestOneDirectoryIsOpenOnce(t *testing.T) {
 	const second = "ENGINE_TEST_DIR"
 	refused := func(o Options) { wantErr(t, errOf(Open(t.Context(), small(o))), ErrLocked) }
@@ -218,8 +218,8 @@ func TestOneDirectoryIsOpenOnce(t *testing.T) {
 	}
 }
 
-// A store tells whether the node before ended in order; a store that was only looked at does not
-// change that. Notes are no other metadata of the store.
+// A store reports whether the previous node ended in order; only reading a store does not change
+// that. Notes are no other metadata of the store.
 func TestMarkRunningTellsAnUncleanEnd(t *testing.T) {
 	r := newRig(t, Options{})
 	must(t, r.SetNote("running", []byte("far")))
@@ -290,7 +290,7 @@ func TestWriteSetsShareTheirMemory(t *testing.T) {
 	put := func(sp *Space, key byte, size int) error {
 		return sp.Writes().Put([]byte{4, key}, make([]byte, size), PutOptions{})
 	}
-	// What cannot fit even alone is too large, and no reason to try again.
+	// A value that does not fit even alone is too large, and no reason to try again.
 	err := put(first, 1, 1<<20)
 	fatalIf(t, !errors.Is(err, &LimitError{}) || errors.Is(err, ErrBusy), "more than there can be: %v", err)
 	before := first.Writes().Savepoint()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Each package that uses a type of the engine compiles what the type mentions, if it is generic,
-// once more: see databaseOf. Methods that are not exported count as well, and reflect does not show
+// Each package that uses a type of the engine compiles again the generic code that the type
+// mentions: see databaseOf. Methods that are not exported count as well, and reflect does not show
 // them.
 func TestExportedTypesMentionNoGenericOnes(t *testing.T) {
 	seen := map[reflect.Type]bool{}

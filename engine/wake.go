@@ -61,9 +61,9 @@ func (s *Store) scanWakes(after []byte, dueMS int64, visit func(keyspace.WakeRow
 	return errors.Join(it.Error(), it.Close())
 }
 
-// SetWake puts a row into the node's wake index: the node must wake the actor at
-// dueMS. The rows index what the actor's own keys say, and the caller keeps both
-// in step: the engine adds no rows by itself, and Destroy removes none.
+// SetWake puts a row into the node's wake index: the node must wake the actor at dueMS. The rows
+// index the actor's own keys, and the caller keeps both in step: the engine adds no rows by itself,
+// and Destroy removes none.
 func (w *WriteSet) SetWake(dueMS int64, kind keyspace.WakeKind, name, instance string) {
 	w.wake(dueMS, kind, name, instance, true)
 }
@@ -82,9 +82,8 @@ func (w *WriteSet) wake(dueMS int64, kind keyspace.WakeKind, name, instance stri
 	row.free()
 }
 
-// NextWake returns the earliest time after 0, in Unix ms, that the set puts into
-// the wake index, or 0 if there is none. Once the set is committed, the node must
-// look at the index at that time.
+// NextWake returns the earliest time after 0, in Unix ms, that the set puts into the wake index, or
+// 0 if there is none. Once the set is committed, the node must read the index at that time.
 func (w *WriteSet) NextWake() (dueMS int64) {
 	if w.overlay == nil {
 		return 0

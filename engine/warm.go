@@ -11,40 +11,35 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// spareName is the file in the store's directory that is the next log. Neither
-// Pebble nor a build before this one takes it for a file of the database.
+// spareName is the file in the store's directory that is the next log. Pebble and earlier builds
+// ignore it.
 const spareName = "spare-log"
 
 const logCategory vfs.DiskWriteCategory = "pebble-wal"
 
 // spareLog keeps one file of zeros ready that becomes the next log.
 //
-// A sync is slow while a log grows into blocks that were never written: the
-// filesystem has to record that they are written now, and waits for its own log.
-// Preallocated blocks, as Pebble makes them, do not help. Pebble uses its logs
-// again for this reason, but a store that was opened a moment ago has none, and
-// the logs of its first memtables are too small for later ones. The claims of
-// the spare:
+// A sync is slow while a log grows into blocks that were never written: the filesystem must record
+// that they are written now, and waits for its own log. Preallocated blocks, as Pebble makes them,
+// do not help. Pebble uses its logs again for this reason, but a newly opened store has none, and
+// the logs of its first memtables are too small for later ones. The claims of the spare:
 //
-//  1. The file reads as zeros, however much of it was synced. So a log that
-//     begins as the spare ends, for its reader, after its last record. A crash
-//     at any moment does not change that.
-//  2. No error of the spare reaches Pebble or the store. After an error there is
-//     no spare, and Pebble makes the next log as usual.
-//  3. It takes at most the room of the log of a full memtable, and none while
-//     the disk is short of room.
+//  1. The file reads as zeros, regardless of how much was synced. So for its reader, a log that
+//     began as the spare ends after its last record, even after a crash at any moment.
+//  2. No error of the spare reaches Pebble or the store. After an error there is no spare, and
+//     Pebble makes the next log as usual.
+//  3. It takes at most the room of the log of a full memtable, and none while the disk is short of
+//     room.
 //
-// A crash or a close leaves the spare on disk. The next Open uses it, so that a
-// busy store starts with a log that is large enough. (An older log would do as
-// well as zeros, since each record carries the number of its log; Pebble's own
-// reuse relies on that. But zeros cannot be mistaken for records.)
+// A crash or a close leaves the spare on disk. The next Open uses it, so a busy store starts with a
+// large enough log. (An older log would also work, since each record has the number of its log;
+// Pebble's own reuse relies on that. But zeros cannot be mistaken for records.)
 //
-// The bytes written to logs so far predict the size of the next log: the first
-// memtable is small and each is twice as large as the one before, so the next
-// one has about the size of all before it. The spare grows with that, when half
-// of a memtable is full. A store that is only read, or only opened and closed,
-// makes the first spare and no other. Memtables may turn out to be larger,
-// because those of the log replayed at Open counted too; then the spare grows on.
+// The bytes written to logs so far predict the size of the next log: the first memtable is small
+// and each is twice as large as the one before, so the next one has about the size of all before
+// it. The spare grows with that, when half of a memtable is full. A store that is only read, or
+// only opened and closed, makes only the first spare. Memtables may be larger than predicted,
+// because those of the log replayed at Open counted too; then the spare keeps growing.
 type spareLog struct {
 	guard *guardFS
 	free  *freeSpace
@@ -52,7 +47,7 @@ type spareLog struct {
 	path  string
 	first int64 // bytes of a log of the first memtable
 	full  int64 // bytes of a log of a full memtable
-	step  int64 // bytes between syncs, so that the log's own syncs do not wait for long
+	step  int64 // bytes between syncs, so the log's own syncs do not wait long
 
 	written atomic.Int64 // bytes written to logs
 	due     atomic.Int64 // when written reaches it, the spare is made or grows
@@ -63,16 +58,16 @@ type spareLog struct {
 	mu     sync.Mutex
 	ready  int64    // bytes of the spare; 0 if there is none, or it grows
 	next   int64    // size of the spare after its next growth
-	unused []string // logs to remove, in whose place a spare was taken
+	unused []string // logs to remove, replaced by a spare
 	busy   bool     // a goroutine works
 	closed bool     // no goroutine may begin
 }
 
-// Sizes of the first spare, and of the steps in which it grows. On a memory disk nothing is gained
-// by a spare, and each sync copies the whole log, so there it is just large enough to be tested.
+// Sizes of the first spare, and of the steps in which it grows. On a memory disk a spare gains
+// nothing, and each sync copies the whole log, so there it is just large enough to test.
 //
-// It is written page by page: Linux keeps in one piece what was written in one
-// call, and then counts and looks through all of it with each small write there.
+// It is written page by page: Linux keeps the bytes of one write call in one piece, and then scans
+// all of it with each small write there.
 const (
 	firstSpare       = 256 << 10 // Pebble's first memtable
 	spareStep        = 1 << 20
@@ -93,8 +88,8 @@ func newSpareLog(g *guardFS, free *freeSpace, dir string, memTable uint64, memor
 	return w
 }
 
-// start makes a spare unless one is left, and reports whether it did. It is called before there are
-// logs.
+// start makes a spare unless one is left, and reports whether it did. It is called before any log
+// exists.
 func (w *spareLog) start() (made bool) {
 	if w.ready = w.left(); w.ready == 0 {
 		w.ready = w.grow(0, w.first)
@@ -105,8 +100,7 @@ func (w *spareLog) start() (made bool) {
 	return made
 }
 
-// advance sets the spare's next size, and when it grows. REQUIRES: mu, or that
-// nothing else runs.
+// advance sets the spare's next size, and when it grows. REQUIRES: mu, or no other goroutine.
 func (w *spareLog) advance() {
 	if w.next < w.full {
 		w.next = min(2*w.next, w.full)
@@ -120,8 +114,7 @@ func (w *spareLog) advance() {
 	w.due.Store(w.written.Load() + w.full/2)
 }
 
-// left returns the size of the spare that a process before this one left, or 0
-// if there is none of use.
+// left returns the size of a usable spare of an earlier process, or 0 if there is none.
 func (w *spareLog) left() int64 {
 	info, err := w.guard.FS.Stat(w.path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() < w.first || info.Size() > w.full {
@@ -132,7 +125,7 @@ func (w *spareLog) left() int64 {
 		return 0
 	}
 	defer f.Close()
-	_ = f.Prefetch(0, info.Size()) // a page that is not in memory is read before a part of it is written
+	_ = f.Prefetch(0, info.Size()) // writing a part of a page that is not in memory reads the page first
 	// Anything but a spare shows at its beginning.
 	begin := make([]byte, min(w.first, 64<<10))
 	if _, err := io.ReadFull(f, begin); err != nil || len(bytes.TrimLeft(begin, "\x00")) > 0 {
@@ -141,8 +134,8 @@ func (w *spareLog) left() int64 {
 	return info.Size()
 }
 
-// grow extends the spare from from bytes to to bytes, and returns its size: less
-// than to if it had to stop, 0 if there is no spare.
+// grow extends the spare from from bytes to to bytes, and returns its size: less than to if it had
+// to stop, 0 if there is no spare.
 func (w *spareLog) grow(from, to int64) int64 {
 	if !w.mayWrite(to - from) {
 		return from
@@ -173,7 +166,7 @@ func (w *spareLog) grow(from, to int64) int64 {
 		err = closing
 	}
 	if err != nil {
-		_ = w.guard.Remove(w.path) // else it is made anew
+		_ = w.guard.Remove(w.path) // else it is written again from the start
 		return 0
 	}
 	return from
@@ -190,8 +183,8 @@ func (w *spareLog) mayWrite(n int64) bool {
 
 func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
 
-// take makes the spare the log of a name and returns it open for writing, or
-// nil if there is no spare of more than atLeast bytes.
+// take moves the spare to a log's name and returns it open for writing, or nil if there is no spare
+// of more than atLeast bytes.
 func (w *spareLog) take(name string, atLeast int64) vfs.File {
 	if w == nil || !isLog(name) {
 		return nil
@@ -207,7 +200,7 @@ func (w *spareLog) take(name string, atLeast int64) vfs.File {
 	}
 	f, err := w.guard.moveForWrite(w.path, name)
 	if err != nil {
-		return nil // the caller makes a file of that name, whatever is there
+		return nil // the caller creates a file of that name, replacing any
 	}
 	return f
 }
@@ -224,8 +217,8 @@ func (w *spareLog) replace(old, name string) vfs.File {
 	}
 	f := w.take(name, info.Size())
 	if f != nil {
-		// To remove a large file takes long, and commits wait here. If it is not done before the
-		// store is closed, Pebble does it at the next Open.
+		// Removing a large file takes long, and commits wait here. If the store is closed before
+		// that, Pebble removes it at the next Open.
 		w.mu.Lock()
 		w.unused = append(w.unused, old)
 		w.mu.Unlock()
@@ -241,7 +234,7 @@ func (w *spareLog) wrote(n int) {
 	}
 }
 
-// ask has the spare made, or has it grow. It does not wait.
+// ask starts making or growing the spare. It does not wait.
 func (w *spareLog) ask() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -283,7 +276,7 @@ func (w *spareLog) run() {
 	w.busy = false
 }
 
-// stop ends what is under way and waits for it. A nil spareLog has nothing to stop.
+// stop ends the running work and waits for it. A nil spareLog has none.
 func (w *spareLog) stop() {
 	if w == nil {
 		return

@@ -8,38 +8,35 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// WriteSet collects what the turns of an actor write until Commit makes it one
-// batch. Its claims:
+// WriteSet collects the writes of an actor's turns until Commit makes them one batch. Its claims:
 //
-//  1. Reads see the store as of the last commit, with the set's own changes on
-//     top: slots over hidden ranges over the store.
-//  2. keys and bytes are what the actor will have after the commit, exactly,
-//     and never over the quota because of a Put that returned nil, unless that
-//     was exempt.
+//  1. Reads see the store as of the last commit, with the set's own changes on top: slots over
+//     hidden ranges over the store.
+//  2. keys and bytes are exactly what the actor will have after the commit. A Put that returned nil
+//     never exceeds the quota, unless it was exempt.
 //  3. A call that returns an error changed nothing.
-//  4. Rollback restores everything that was so at the savepoint: keys, counts,
-//     version, clock, node rows.
+//  4. Rollback restores everything to the savepoint: keys, counts, version, clock, node rows.
 //
-// Changes are undone with a log. A slot that is new since the savepoint is just
-// cut off, so a first turn in a set logs nothing; a slot that was there is saved
-// once, when its first change after the savepoint comes (its epoch tells).
+// Changes are undone with a log. A slot that is new since the savepoint is just cut off, so a first
+// turn in a set logs nothing. An older slot is saved once, at its first change after the savepoint
+// (its epoch tells).
 //
-// Ranges that a DeleteRange of many keys hides are kept as ranges, replaced and
-// never changed, so that a savepoint is a copy of the slice.
+// The ranges that a DeleteRange of many keys hides are replaced and never changed, so a savepoint
+// is a copy of the slice.
 type WriteSet struct {
 	space   *Space
-	overlay *overlay // nil while there is nothing to hold
+	overlay *overlay // nil while it has nothing to hold
 	commits uint16   // how often the set was committed
-	// expiring is where the index of expiring keys begins, or before; "" if that is not known.
+	// expiring is a lower bound of the index of expiring keys, or "" if none is known.
 	expiring string
 	outline
 }
 
-// outline is what a savepoint keeps of a write set as it is.
+// outline is the part of a write set that a savepoint copies.
 type outline struct {
 	version   Version
-	at        int64  // time of the turn, Unix ms: the clock, but never before that of an earlier turn
-	late      uint32 // ms that the clock is behind that, since it was set back; no more than 49 days
+	at        int64  // time of the turn, Unix ms: the clock, or the time of the turn before if that is later
+	late      uint32 // ms that the clock is behind at, since it was set back; up to 49 days
 	floor     uint32 // bytes that the set held when the turn began
 	turned    bool   // Advance was called since the last commit
 	marks     uint16 // how often Mark was called
@@ -57,42 +54,39 @@ type span struct{ start, end []byte }
 // Savepoint is a state of a write set to return to.
 type Savepoint struct {
 	state outline
-	// What the overlay had. held: there was one.
+	// The sizes of the overlay. held: there was one.
 	used, bytes                        int
 	blocks, slots, undo, wakes, record int32
 	commits                            uint16
 	held                               bool
 }
 
-// PutOptions are the rarer wishes of a Put.
+// PutOptions are the rare options of a Put.
 type PutOptions struct {
 	// ExpireAt is when the key begins to read as absent, in Unix ms; 0 is never.
 	// It stays in the store, and in the counts, until it is deleted; see Expired.
 	ExpireAt int64
 
-	// Encoding says what the bytes of the value are, for the layers above: 1 to 255, or 0 for a
-	// value without one. See Entry.Encoding. The state of an actor has none.
+	// Encoding is the encoding of the value's bytes, for the layers above: 1 to 255, or 0 for none.
+	// See Entry.Encoding. The state of an actor has none.
 	Encoding uint8
 
-	// New says that the key is absent, which saves the lookup. If the key exists,
-	// the counts of the actor are wrong from then on, and chunks of the old value
-	// may remain.
+	// New says that the key is absent, which saves the lookup. If the key exists, the actor's
+	// counts are wrong from then on, and chunks of the old value may remain.
 	New bool
 
-	// Known says that the key exists, with a value of Old bytes that does not
-	// expire; or, if Old is below zero, that it is absent, as New does. That saves
-	// the lookup too. Entry.Created of the key becomes this turn, because its old
-	// time is not read. If the set itself has written, deleted or hidden the key,
-	// it ignores Known and New.
+	// Known says that the key exists, with a value of Old bytes that does not expire; or, if Old is
+	// below zero, that it is absent, as New does. It also saves the lookup. Entry.Created of the
+	// key becomes this turn, because its old time is not read. If the set itself has written,
+	// deleted or hidden the key, it ignores Known and New.
 	//
-	// If Known is wrong, the counts of the actor are wrong by the difference from
-	// then on, and chunks of an old value that is longer than Old may remain.
+	// If Known is wrong, the counts of the actor are wrong by the difference from then on, and
+	// chunks of an old value that is longer than Old may remain.
 	Known bool
 	Old   int
 
-	// Exempt puts the key though the actor's quota is used up. It is for the
-	// small rows that go with a change of what is there already, so that an actor
-	// which is full can get emptier.
+	// Exempt puts the key even if the actor's quota is used up. It is for small rows that belong to
+	// a change of existing keys, so a full actor can become emptier.
 	Exempt bool
 }
 
@@ -121,8 +115,8 @@ func (w *WriteSet) committed() {
 	w.commits++
 }
 
-// nextState returns the state as it will be after the commit of the write set. A value that has
-// data rows is left out.
+// nextState returns the state as of the commit of the write set. It omits a value that has data
+// rows.
 func (w *WriteSet) nextState() (s stateCache) {
 	i := w.overlay.find(stateKey())
 	switch {
@@ -139,7 +133,7 @@ func (w *WriteSet) nextState() (s stateCache) {
 
 func stateKey() []byte { return []byte{byte(keyspace.Persisted.Kind)} }
 
-// own returns the overlay, which it makes if there is none.
+// own returns the overlay, and makes it if there is none.
 func (w *WriteSet) own() *overlay {
 	if w.overlay == nil {
 		w.overlay = overlayPool.Get().(*overlay)
@@ -147,11 +141,10 @@ func (w *WriteSet) own() *overlay {
 	return w.overlay
 }
 
-// Advance begins the next turn in this set: the version grows by one, and nowMS
-// (Unix ms) is the clock for expiry, and for created and updated if it was not set
-// back since the last turn: then these stay at its time. Several turns may
-// share one commit. A write without Advance since the last commit begins a turn
-// by itself.
+// Advance begins the next turn in this set: the version grows by one, and nowMS (Unix ms) is the
+// clock for expiry. It is also the time for created and updated, unless the clock was set back:
+// then these keep the time of the last turn. Several turns may share one commit. A write without
+// Advance since the last commit begins a turn by itself.
 func (w *WriteSet) Advance(nowMS int64) Version {
 	w.version++
 	w.at = max(w.at, nowMS)
@@ -178,12 +171,11 @@ func (w *WriteSet) Version() Version { return w.version }
 // Now returns the clock of the turn, in Unix ms.
 func (w *WriteSet) Now() int64 { return w.clock() }
 
-// Time returns the time of the turn in progress, or of the last commit, in Unix ms. Versions that
-// follow each other never have earlier times, whatever the clock does.
+// Time returns the time of the turn in progress, or of the last commit, in Unix ms. A later version
+// never has an earlier time, regardless of the clock.
 func (w *WriteSet) Time() int64 { return w.at }
 
-// Mark makes the turn a change though it may write nothing, so that it has a
-// version of its own.
+// Mark makes the turn a change even if it writes nothing, so it gets a version of its own.
 func (w *WriteSet) Mark() {
 	w.turn()
 	w.marks++
@@ -201,16 +193,16 @@ func (w *WriteSet) Changed(since *Savepoint) bool {
 		len(o.wakes) > int(since.wakes) || len(o.records) > int(since.record))
 }
 
-// sameRanges reports whether no range was hidden since the savepoint: one that is
-// added makes a new slice; see addSpan.
+// sameRanges reports whether no range was hidden since the savepoint: adding one makes a new slice;
+// see addSpan.
 func (w *WriteSet) sameRanges(since *Savepoint) bool {
 	is, was := w.ranges, since.state.ranges
 	return len(is) == len(was) && (len(is) == 0 || &is[0] == &was[0])
 }
 
-// Bytes returns how many bytes of keys, values, index rows and records the set
-// holds, including values that were overwritten since but can come back with a
-// Rollback. Limits.MaxWriteSet bounds what one turn adds to it.
+// Bytes returns how many bytes of keys, values, index rows and records the set holds, including
+// overwritten values that a Rollback can restore. Limits.MaxWriteSet bounds what one turn adds to
+// it.
 func (w *WriteSet) Bytes() int {
 	if w.overlay == nil {
 		return 0
@@ -239,7 +231,7 @@ func (w *WriteSet) Savepoint() Savepoint {
 	return s
 }
 
-// Size returns what WriteSet.Size was at the savepoint.
+// Size returns WriteSet.Size at the savepoint.
 func (s *Savepoint) Size() int64 { return s.state.bytes }
 
 // Rollback undoes everything since the savepoint, Advance included. It can be
@@ -273,8 +265,8 @@ func (w *WriteSet) Rollback(s Savepoint) {
 	o.arena.rewind(mark{blocks: int(s.blocks), used: s.used, held: s.bytes})
 }
 
-// Only reports whether Rollback would undo changes of keys of the given kinds, with their expiry
-// and what handles them, and nothing else. It is false if the set was committed since the
+// Only reports whether Rollback would undo only changes of keys of the given kinds, with their
+// expiry and the wakes for expiry and changes. It is false if the set was committed since the
 // savepoint.
 func (w *WriteSet) Only(since *Savepoint, kinds ...keyspace.Kind) bool {
 	if w.commits != since.commits || w.created != since.state.created || w.destroyed != since.state.destroyed {
@@ -325,8 +317,8 @@ func (w *WriteSet) change(i int) *slot {
 	return sl
 }
 
-// fits reports whether a value of n bytes can take the memory of the value of
-// slot i, which no savepoint needs.
+// fits reports whether a value of n bytes fits into the memory of slot i's value, which no
+// savepoint needs.
 func (w *WriteSet) fits(i, n int) bool {
 	sl := &w.overlay.slots[i]
 	return sl.epoch == w.epoch && cap(sl.value) >= n
@@ -340,7 +332,7 @@ func (w *WriteSet) newSlot(key []byte, base metadata, stored bool) int {
 	return len(o.slots) - 1
 }
 
-// checkKey returns why a key cannot be written.
+// checkKey returns the error of a key that cannot be written.
 func (w *WriteSet) checkKey(key []byte) error {
 	limit := MaxKeyCap
 	if len(key) > 0 && keyspace.Kind(key[0]) == keyspace.UserKV.Kind {
@@ -355,7 +347,7 @@ func (w *WriteSet) checkKey(key []byte) error {
 	return w.writable(key)
 }
 
-// turnBytes returns how many of Bytes are of the turn that is in progress.
+// turnBytes returns how many of Bytes belong to the turn in progress.
 func (w *WriteSet) turnBytes() int {
 	if !w.turned {
 		return w.Bytes()
@@ -364,12 +356,12 @@ func (w *WriteSet) turnBytes() int {
 }
 
 // maxTurn returns how many bytes a turn may write. A turn that needs more memory than all sets may
-// take is too large, and not one to try again.
+// take is too large, so a retry cannot help.
 func (w *WriteSet) maxTurn() int {
 	return int(min(int64(w.space.limits.MaxWriteSet), w.space.store.writing.limit/writeStep*writeStep))
 }
 
-// checkRoom returns why n more bytes cannot be held.
+// checkRoom returns an error if n more bytes cannot be held.
 func (w *WriteSet) checkRoom(n int) error {
 	if limit := w.maxTurn(); w.turnBytes()+n > limit {
 		return &LimitError{LimitWriteSet, int64(limit), int64(w.turnBytes() + n)}
@@ -380,9 +372,9 @@ func (w *WriteSet) checkRoom(n int) error {
 	return nil
 }
 
-// Room returns how many bytes of keys and values can be put before Put returns a
-// QuotaError, or a LimitError of the set; it is never negative. A value that
-// replaces one of the same length needs no room of the quota.
+// Room returns how many bytes of keys and values can be put before Put returns a QuotaError, or a
+// LimitError of the set; it is never negative. A value that replaces one of the same length needs
+// no quota.
 func (w *WriteSet) Room() int64 {
 	room := int64(w.maxTurn() - w.turnBytes())
 	return max(0, min(room, w.space.limits.Quota-w.bytes))
@@ -394,10 +386,9 @@ func (w *WriteSet) MaxEntry() (key, value int) {
 	return w.space.limits.MaxKey, w.space.limits.MaxValue
 }
 
-// Refusal returns the error of a Put that adds n bytes of keys and values: a
-// LimitError if the set has no room for them, a QuotaError if the actor has
-// none. It returns nil if they fit. If they fit neither, the error is about the
-// bound that is closer.
+// Refusal returns the error of a Put that adds n bytes of keys and values: a LimitError if the set
+// has no room for them, a QuotaError if the actor has none, nil if they fit. If both have none, the
+// error is about the closer bound.
 func (w *WriteSet) Refusal(n int64) error {
 	limits := w.space.limits
 	set, quota := int64(w.maxTurn()-w.turnBytes()), limits.Quota-w.bytes
@@ -410,10 +401,10 @@ func (w *WriteSet) Refusal(n int64) error {
 	return &QuotaError{Limit: limits.Quota, Used: w.bytes, Need: w.bytes + n}
 }
 
-// Put sets a key to a value, which may be empty; both are copied. It returns a
-// LimitError if one of them or the set gets too large, a QuotaError if the actor
-// gets too large, ErrReserved, or ErrDestroyed. The bytes of the replaced value
-// are credited, so a value that is not longer always fits.
+// Put sets a key to a value, which may be empty; both are copied. It returns a LimitError if one of
+// them or the set gets too large, a QuotaError if the actor gets too large, ErrReserved, or
+// ErrDestroyed. The bytes of the replaced value are credited, so a value of up to its length always
+// fits.
 func (w *WriteSet) Put(key, value []byte, o PutOptions) error {
 	if err := w.checkKey(key); err != nil {
 		return err
@@ -439,7 +430,7 @@ func (w *WriteSet) Put(key, value []byte, o PutOptions) error {
 	if err := w.checkRoom(need); err != nil {
 		return err
 	}
-	var was metadata // the key as it counts now
+	var was metadata // the key's current metadata
 	var exists, stored bool
 	unread := i < 0 && o.Known
 	if i >= 0 {
@@ -494,8 +485,8 @@ func (w *WriteSet) Put(key, value []byte, o PutOptions) error {
 	return nil
 }
 
-// before returns what the store has under a key that has no slot, as lookup does
-// or as the caller of a Put knows. Hidden ranges go before what the caller says.
+// before returns the metadata in the store of a key without a slot, from lookup or from the options
+// of a Put. Hidden ranges override the options.
 func (w *WriteSet) before(key []byte, o *PutOptions) (metadata, bool, error) {
 	switch {
 	case o.New || o.Known && (o.Old < 0 || w.space.head.Keys == 0 || w.hidden(key)):
@@ -503,7 +494,7 @@ func (w *WriteSet) before(key []byte, o *PutOptions) (metadata, bool, error) {
 	case o.Known:
 		m := metadata{size: uint32(o.Old), chunks: uint32(dataRows(key, o.Old))}
 		if w.space.store.chunked {
-			m.chunks = uint32(chunksOf(o.Old)) // perhaps: to delete a row that is not there does no harm
+			m.chunks = uint32(chunksOf(o.Old)) // perhaps; deleting a row that does not exist is harmless
 		}
 		return m, true, nil
 	}
@@ -520,13 +511,13 @@ func (w *WriteSet) DeleteKnown(key []byte, old int) (bool, error) {
 	return w.delete(key, &PutOptions{Known: true, Old: old})
 }
 
-// DeleteFound is Delete of a key that Expired, Stat or List has returned and that
-// has not changed since, which saves the lookup.
+// DeleteFound is Delete of a key that Expired, Stat or List returned and that has not changed
+// since, which saves the lookup.
 func (w *WriteSet) DeleteFound(e *Entry) (bool, error) {
 	return w.delete(e.Key, &PutOptions{Known: true, Old: e.Size, ExpireAt: e.Expire})
 }
 
-// delete removes a key; if o says that it is known, o.ExpireAt is when it expires.
+// delete removes a key; if o says that it is known, it expires at o.ExpireAt.
 func (w *WriteSet) delete(key []byte, o *PutOptions) (bool, error) {
 	if err := w.checkKey(key); err != nil {
 		return false, err
@@ -560,7 +551,7 @@ func (w *WriteSet) delete(key []byte, o *PutOptions) (bool, error) {
 	return visible, nil
 }
 
-// kill deletes the key of a slot, which counts as was.
+// kill deletes the key of a slot, whose counted metadata is was.
 func (w *WriteSet) kill(i int, was metadata) {
 	sl := w.change(i)
 	key := sl.key
@@ -570,8 +561,8 @@ func (w *WriteSet) kill(i int, was metadata) {
 	w.reindex(key, was.expire, 0)
 }
 
-// Stat returns what counts under a key, without the value. A key that has expired counts until it
-// is deleted, and is found.
+// Stat returns the entry of a key, without the value. A key that has expired counts until it is
+// deleted, and is found.
 func (w *WriteSet) Stat(key []byte) (e Entry, ok bool, err error) {
 	var m metadata
 	if i := w.overlay.find(key); i >= 0 {
@@ -586,8 +577,8 @@ func (w *WriteSet) Stat(key []byte) (e Entry, ok bool, err error) {
 	return e, ok, nil
 }
 
-// lookup returns what the store has under a key that has no slot, as far as the
-// set's ranges do not hide it.
+// lookup returns the metadata in the store of a key without a slot, unless the set's ranges hide
+// it.
 func (w *WriteSet) lookup(key []byte) (metadata, bool, error) {
 	sp := w.space
 	if sp.head.Keys == 0 || w.hidden(key) {
@@ -610,7 +601,7 @@ func (w *WriteSet) lookup(key []byte) (metadata, bool, error) {
 	return m, found, err
 }
 
-// read is lookup for a caller that is using the store. REQUIRES: store.life.
+// read is lookup for a caller that has entered the store. REQUIRES: store.life.
 func (w *WriteSet) read(key []byte) (metadata, bool, error) {
 	sp := w.space
 	if w.hidden(key) {

@@ -91,7 +91,7 @@ func TestCommitOfAStateReadsNothing(t *testing.T) {
 	wantErr(t, r.w.Put(kv("other"), nil, PutOptions{}), ErrClosed)
 }
 
-// Expired keys are found though they are put, or come back, before what was found last.
+// Expired keys are found even if they are put, or come back, before the key found last.
 func TestExpiredKeysAreFoundBeforeThoseOfLastTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{})
@@ -141,7 +141,7 @@ func TestIndexEntriesOfARangeThatWasDeletedGoWhenTheyComeUp(t *testing.T) {
 	returns(t, int64(200))(r.w.DeleteRange([]byte{4}, []byte{5}))
 	must(t, r.w.Put(kv("7"), nil, PutOptions{ExpireAt: 10}))
 	r.commit()
-	due, more, err := r.w.Expired(10, 10) // what is out of date counts as read
+	due, more, err := r.w.Expired(10, 10) // stale entries count as read
 	fatalIf(t, err != nil || len(due) > 1 || !more, "expired: %v, %v, %v", due, more, err)
 	r.commit()
 	for more && len(due) == 0 {
@@ -231,7 +231,7 @@ func TestRoomIsWhatCanStillBePut(t *testing.T) {
 			refused.Error() != refusal.Error(), "Put: %v; Refusal: %v", refused, refusal)
 		put(t, w, kv("b"), strings.Repeat("v", rest))
 		same(t, w.Room(), 0)
-		put(t, w, kv("b"), strings.Repeat("w", rest)) // what only takes the place of something needs no room
+		put(t, w, kv("b"), strings.Repeat("w", rest)) // a replacement of the same size needs no room
 		wantErr(t, w.Put(kv("b"), make([]byte, rest+1), PutOptions{}), c.err)
 		must(t, r.sp.SetLimits(&Limits{MaxKey: 16, MaxValue: 1, MaxWriteSet: 4 << 10, Quota: 1, ListEntries: 1, ListBytes: 1}))
 		same(t, w.Room(), 0)
@@ -290,8 +290,8 @@ func TestSetThatCannotBeDividedIsLeftWhole(t *testing.T) {
 	}
 }
 
-// Changed tells whether there is anything to commit since a savepoint, and Only tells a part
-// whether a rollback undoes its own keys alone.
+// Changed reports whether there is anything to commit since a savepoint. Only reports whether a
+// rollback undoes only the keys of a part.
 func TestEachKindOfWriteIsAChange(t *testing.T) {
 	r := newRig(t, Options{})
 	w := r.w

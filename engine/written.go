@@ -6,22 +6,21 @@ import (
 	"unsafe"
 )
 
-// written has what the store has under keys that the space wrote lately and again, so that to write
-// one once more reads nothing. Nothing else changes the rows of the actor, so what it has is right
-// until the space is fenced. Its claims:
+// written caches the metadata in the store of keys that the space recently wrote more than once, so
+// writing one again reads nothing. Nothing else changes the rows of the actor, so the cache is
+// right until the space is fenced. Its claims:
 //
 //  1. It has only keys that were in the store when they were written, and no table before fewMisses
-//     of them were looked up.
-//  2. It grows while lookups of what is in the store miss more often than not. All spaces of a
-//     store have writtenBytes, first come, first served; commits at the same time may pass that a
-//     little.
+//     lookups of such keys.
+//  2. It grows while more lookups of stored keys miss than hit. All spaces of a store share
+//     writtenBytes, first come, first served; concurrent commits may exceed that a little.
 type written struct {
 	table  []writtenKey
-	missed int // lookups of what is in the store, since the table grew; each that found it here takes one off
+	missed int // lookups of stored keys that missed, since the table grew; each hit takes one off
 	bytes  int64
 }
 
-// writtenKey is a key in one of the places that its hash has; meta is what the store has, if the
+// writtenKey is a key in one of the places of its hash. meta is its metadata in the store, if the
 // key is not empty.
 type writtenKey struct {
 	key  []byte
@@ -40,8 +39,8 @@ const (
 
 var writtenSeed = maphash.MakeSeed()
 
-// at returns the place of a key. If it has none, the place is empty or another key's. REQUIRES:
-// there is a table.
+// at returns the place of a key. If the key has none, the place is empty or another key's.
+// REQUIRES: a table.
 func (k *written) at(key []byte) (at *writtenKey, same bool) {
 	hash := maphash.Bytes(writtenSeed, key)
 	places := k.table[hash%uint64(len(k.table)/keyPlaces)*keyPlaces:][:keyPlaces]
@@ -57,7 +56,7 @@ func (k *written) at(key []byte) (at *writtenKey, same bool) {
 	return at, false
 }
 
-// find returns what the store has under a key, if that was written lately.
+// find returns the metadata in the store of a key that was recently written.
 func (k *written) find(key []byte) (metadata, bool) {
 	if len(k.table) > 0 && len(key) <= longestKey {
 		if at, same := k.at(key); same {
@@ -68,7 +67,7 @@ func (k *written) find(key []byte) (metadata, bool) {
 	return metadata{}, false
 }
 
-// commit takes over what a commit has written. REQUIRES: the batch was applied, and Space.mu.
+// commit adds the keys that a commit wrote. REQUIRES: the batch was applied, and Space.mu.
 func (k *written) commit(w *WriteSet, all *atomic.Int64) {
 	if w.destroyed != nil {
 		k.drop(all)
@@ -109,8 +108,8 @@ func (k *written) commit(w *WriteSet, all *atomic.Int64) {
 	k.spend(all, took)
 }
 
-// grow makes a table, or a larger one, if it is time and the store has room. It reports whether
-// there is one.
+// grow makes a table or a larger one, if it is time and the store has room. It reports whether
+// there is a table.
 func (k *written) grow(all *atomic.Int64) bool {
 	had := len(k.table)
 	if k.missed < max(fewMisses, 2*had) || had >= mostKeys {
@@ -141,7 +140,7 @@ func (k *written) spend(all *atomic.Int64, bytes int64) {
 	}
 }
 
-// drop forgets everything.
+// drop empties the cache.
 func (k *written) drop(all *atomic.Int64) {
 	k.spend(all, -k.bytes)
 	*k = written{}

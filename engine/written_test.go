@@ -8,15 +8,15 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// After writtenSoon the next commit of a space makes the table of what it wrote, if there is none.
+// After writtenSoon the next commit of a space makes the table, if there is none.
 func writtenSoon(sp *Space) {
 	if len(sp.written.table) == 0 {
 		sp.written.missed = fewMisses
 	}
 }
 
-// checkWritten compares what a space has of the keys that it wrote with the store, and what it
-// counts with what it holds.
+// checkWritten compares the written keys of a space with the store, and the count of bytes with the
+// memory held.
 func checkWritten(t testing.TB, sp *Space) (keys int) {
 	t.Helper()
 	bytes := int64(len(sp.written.table)) * writtenKeyIn
@@ -61,7 +61,7 @@ func TestAKeyThatIsWrittenAgainIsNotLookedUp(t *testing.T) {
 			of = i
 		}
 	}
-	// A row that is gone without the space's doing is not missed, so the row is not read.
+	// A row that was removed behind the space's back is not missed, so the row is not read.
 	must(t, databaseOf(r.Store).Delete(keyspace.AppendMetadataRow(nil, r.sp.id, userKey(of)), nil))
 	e, there, err := r.w.Stat(userKey(of))
 	must(t, err)
@@ -87,8 +87,7 @@ func TestAKeyThatIsWrittenAgainIsNotLookedUp(t *testing.T) {
 	same(t, r.Store.written.Load(), 0)
 }
 
-// What a remote caller chooses, keys and how many actors there are, does not make it exceed its
-// memory.
+// Keys and numbers of actors that a remote caller chooses do not make it exceed its memory.
 func TestWhatWasWrittenHasABoundAndIsGivenBack(t *testing.T) {
 	r := newRig(t, Options{})
 	busy := func(n int) *Space {

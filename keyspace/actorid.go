@@ -44,13 +44,13 @@ func (id ActorID) IsZero() bool { return id == ActorID{} }
 // String returns the id as a UUID in the form 8-4-4-4-12, lower-case.
 func (id ActorID) String() string { return uuid.UUID(id).String() }
 
-// AppendString appends what [ActorID.String] returns.
+// AppendString appends [ActorID.String].
 func (id ActorID) AppendString(dst []byte) []byte {
 	text, _ := uuid.UUID(id).MarshalText() // never fails, and stays on the stack
 	return append(dst, text...)
 }
 
-// MarshalText returns what [ActorID.String] returns; the error is always nil.
+// MarshalText returns [ActorID.String]; the error is always nil.
 func (id ActorID) MarshalText() ([]byte, error) { return uuid.UUID(id).MarshalText() }
 
 // UnmarshalText parses the form 8-4-4-4-12 in hexadecimal digits of either case. It refuses the

@@ -7,8 +7,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// words returns every byte string of up to n of the bytes that bounds and
-// escaping treat specially.
+// words returns all byte strings of up to n bytes that bounds and escaping treat specially.
 func words(n int) [][]byte {
 	out := [][]byte{{}}
 	for from := 0; n > 0; n-- {
@@ -23,7 +22,7 @@ func words(n int) [][]byte {
 	return out
 }
 
-// in reports whether key lies in [start, end); a nil end is no bound.
+// in reports whether key lies in [start, end); a nil end has no bound.
 func in(key, start, end []byte) bool {
 	return bytes.Compare(start, key) <= 0 && (end == nil || bytes.Compare(key, end) < 0)
 }
@@ -62,8 +61,8 @@ func TestRangeHoldsTheKeysOfALayoutAndNoOthers(t *testing.T) {
 	}
 }
 
-// The range of tuples that begin with some elements excludes a last string that merely goes on with
-// a 00 byte. So do those of keys and rows that are made of tuples.
+// The range of tuples that begin with some elements excludes a last string that continues with a 00
+// byte. So do the ranges of keys and rows made of tuples.
 func TestRangesHoldExactlyWhatBeginsAlike(t *testing.T) {
 	pack := func(elements ...any) []byte {
 		packed, err := tuple.Tuple(elements).Pack()

@@ -1,14 +1,14 @@
-// Package keyspace is the map of everything that Cairn stores: the keys of an actor, and the rows
-// that they become in the store of a node. It has bytes only: no values, no input or output.
+// Package keyspace defines all keys that Cairn stores: the keys of an actor, and their rows in the
+// store of a node. It handles only bytes: no values, no input or output.
 //
 // There are two layers:
 //
 //   - A logical key belongs to one actor. Its first byte is its [Kind]. The variables of the
 //     package, such as [QueueMessage] and [SQLiteChunk], are the table of layouts: each states the
-//     bytes of a key once, and its methods append and take apart keys. [Format] prints any key.
+//     bytes of a key once, and its methods append and parse keys. [Format] prints any key.
 //   - A row is a key of the store: for each logical key a metadata row, with data rows if the value
-//     is long; for each actor an identity row; and the rows of the node. [ParseRow] takes any row
-//     apart, and [FormatRow] prints it.
+//     is long; for each actor an identity row; and the rows of the node. [ParseRow] parses any row,
+//     and [FormatRow] prints it.
 //
 // An [ActorID] ties them together. It begins with the actor's hash slot, so the rows of a range of
 // slots are contiguous.

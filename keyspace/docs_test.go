@@ -12,8 +12,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// docRows returns the rows of the table of docs/keyspace.md under a heading that has a column:
-// their cells without backquotes.
+// docRows returns the rows of the table with a column under a heading of docs/keyspace.md: their
+// cells without backquotes.
 func docRows(t *testing.T, section, column string) (rows []map[string]string) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/keyspace.md")
@@ -73,7 +73,7 @@ func docForm(l *layout) string {
 	return "tuple(" + strings.Join(parts, ", ") + ")"
 }
 
-// checkRow compares cells of a row with what the package says.
+// checkRow compares cells of a row with the values of the package.
 func checkRow(t *testing.T, what string, row map[string]string, want map[string]string) {
 	t.Helper()
 	for column, value := range want {

@@ -7,9 +7,9 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// SyntaxError is the place and the reason of a fault in bytes or, for an actor id, in text.
+// SyntaxError says where and why bytes, or the text of an actor id, are wrong.
 type SyntaxError struct {
-	What   string // what was being parsed, such as "row" or "alarm key"
+	What   string // the input's type, such as "row" or "alarm key"
 	Offset int    // of the byte at fault, or the length of the input if it ends too early
 	Reason string // short, lower-case
 }

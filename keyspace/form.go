@@ -6,11 +6,11 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// Each type of this file appends the keys of the layouts that have the same fields, by code of its
-// own: a key is made for each row that is read or written, and must not allocate. Append functions
-// trust their arguments. Parse functions trust nothing; their error is a [*SyntaxError].
+// Each type of this file appends the keys of layouts with the same fields, with its own code: each
+// read or write of a row makes a key, and that must not allocate. Append functions trust their
+// arguments. Parse functions trust nothing; their error is a [*SyntaxError].
 
-// Single is a key that an actor has once: the kind alone.
+// Single is a key that an actor has only once: the kind alone.
 type Single struct{ layout }
 
 // Append appends the key.
@@ -55,7 +55,7 @@ func (l *Number) Parse(key []byte) (uint64, error) {
 	return v.n[0], err
 }
 
-// Actor is a key of an actor id, raw, so that no byte needs escaping.
+// Actor is a key of an actor id, raw, so no byte needs escaping.
 type Actor struct{ layout }
 
 // Append appends the key.
@@ -99,7 +99,7 @@ func (l *Pair) Append(dst []byte, name, instance string) []byte {
 	return tuple.AppendString(l.Prefix(dst, name), instance)
 }
 
-// Prefix appends what the keys of all instances of a name begin with. The range ends at [TupleEnd].
+// Prefix appends the common prefix of the keys of a name. The range ends at [TupleEnd].
 func (l *Pair) Prefix(dst []byte, name string) []byte {
 	return tuple.AppendString(append(dst, byte(l.Kind)), name)
 }
@@ -119,7 +119,7 @@ func (l *Item) Append(dst []byte, name string, n uint64) []byte {
 	return tuple.AppendUint(l.Prefix(dst, name), n)
 }
 
-// Prefix appends what the keys of all items of a name begin with. The range ends at [TupleEnd].
+// Prefix appends the common prefix of the keys of a name. The range ends at [TupleEnd].
 func (l *Item) Prefix(dst []byte, name string) []byte {
 	return tuple.AppendString(append(dst, byte(l.Kind)), name)
 }
@@ -139,7 +139,7 @@ func (l *PairItem) Append(dst []byte, name, instance string, n uint64) []byte {
 	return tuple.AppendUint(l.Prefix(dst, name, instance), n)
 }
 
-// Prefix appends what the keys of all items of a pair begin with. The range ends at [TupleEnd].
+// Prefix appends the common prefix of the keys of a pair. The range ends at [TupleEnd].
 func (l *PairItem) Prefix(dst []byte, name, instance string) []byte {
 	return tuple.AppendString(tuple.AppendString(append(dst, byte(l.Kind)), name), instance)
 }
@@ -154,7 +154,7 @@ func (l *PairItem) Parse(key []byte) (name, instance string, n uint64, err error
 // Index is a key of the tuple (name, rank or time, id). Its user appends the last two to a prefix.
 type Index struct{ layout }
 
-// Prefix appends what the keys of a name begin with. The range ends at [TupleEnd].
+// Prefix appends the common prefix of the keys of a name. The range ends at [TupleEnd].
 func (l *Index) Prefix(dst []byte, name string) []byte {
 	return tuple.AppendString(append(dst, byte(l.Kind)), name)
 }
@@ -167,8 +167,8 @@ func (l *Timed) Append(dst []byte, atMS int64, key []byte) []byte {
 	return tuple.AppendBytes(l.Prefix(dst, atMS), key)
 }
 
-// Prefix appends what the keys of one millisecond begin with. As the end of a range it excludes
-// that millisecond and all later ones.
+// Prefix appends the common prefix of the keys of one millisecond. As the end of a range it
+// excludes that millisecond and all later ones.
 func (l *Timed) Prefix(dst []byte, atMS int64) []byte {
 	return tuple.AppendInt(append(dst, byte(l.Kind)), atMS)
 }
@@ -203,7 +203,7 @@ func (l *MomentItem) Append(dst []byte, at int64, n uint64) []byte {
 	return tuple.AppendUint(l.Prefix(dst, at), n)
 }
 
-// Prefix appends what the keys of all items of a time begin with. The range ends at [TupleEnd].
+// Prefix appends the common prefix of the keys of a time. The range ends at [TupleEnd].
 func (l *MomentItem) Prefix(dst []byte, at int64) []byte {
 	return tuple.AppendInt(append(dst, byte(l.Kind), l.family[0], l.family[1]), at)
 }
@@ -268,8 +268,7 @@ func (l *InnerItem) Append(dst, key []byte, n int64) []byte {
 	return tuple.AppendInt(l.Prefix(dst, key), n)
 }
 
-// Prefix appends what the keys of all numbers of a logical key begin with. The range ends at
-// [TupleEnd].
+// Prefix appends the common prefix of the keys of a logical key. The range ends at [TupleEnd].
 func (l *InnerItem) Prefix(dst, key []byte) []byte {
 	return tuple.AppendBytes(append(dst, byte(l.Kind)), key)
 }

@@ -13,7 +13,7 @@ func checkOffset(t *testing.T, input []byte, err error) {
 	fatalIf(t, !errors.As(err, &syntax) || syntax.Offset < 0 || syntax.Offset > len(input), "%x: %v", input, err)
 }
 
-// Whatever Parse accepts appends to the same bytes, and everything prints.
+// A key that Parse accepts appends to the same bytes, and every key prints.
 func FuzzParse(f *testing.F) {
 	for _, v := range keyVectors {
 		f.Add(unhex(f, v.hex))

@@ -36,7 +36,7 @@ func userKV(elements ...any) []byte {
 var hello = WorkflowHash(sha256.Sum256([]byte("hello")))
 
 // keyVectors has keys of every layout, as bytes, as made by Append (nil for keys that this package
-// does not make whole), and as printed.
+// cannot make), and as printed.
 var keyVectors = []struct {
 	hex    string
 	made   []byte
@@ -155,7 +155,7 @@ func TestKeyVectors(t *testing.T) {
 }
 
 // appendKey appends the key of parsed fields by the encodings of the table. Append functions have
-// code of their own, so each checks the other.
+// their own code, so each checks the other.
 func appendKey(t *testing.T, l *layout, v *values, key []byte) []byte {
 	t.Helper()
 	dst := l.lead(nil)

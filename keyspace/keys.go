@@ -1,7 +1,7 @@
 package keyspace
 
-// The table of all logical keys. Each row is the one statement of a layout: the functions that
-// print and take apart any key read it, and a test holds docs/keyspace.md to it.
+// The table of all logical keys. Each row is the only definition of a layout: the functions that
+// print and parse any key read it, and a test compares docs/keyspace.md with it.
 var (
 	// Persisted is the key of the actor's state.
 	Persisted = Single{layout{Kind: 0x01, prints: "persisted", owner: "actor", value: "state of the actor"}}
@@ -10,7 +10,7 @@ var (
 	Connection = Text{layout{Kind: 0x02, prints: "connection(%)", fields: []field{{asUTF8, "connection id"}},
 		owner: "connections", value: "one connection that outlives a sleep"}}
 
-	// InspectorToken is the key of the one token that shows all of the actor.
+	// InspectorToken is the key of the one token with the right to inspect the whole actor.
 	InspectorToken = Single{layout{Kind: 0x03, prints: "inspector-token",
 		owner: "tokens", value: "the token with the right inspect: its id, what it allows, and the SHA-256 of its secret"}}
 
@@ -22,7 +22,7 @@ var (
 	QueueMessage = Number{layout{Kind: 0x05, prints: "queue/%", fields: []field{{asU64From1, "message id"}},
 		owner: "queues", value: "one message, with the span of what sent it if that is recorded"}}
 
-	// QueueMetadata is the key of what all queues of the actor share.
+	// QueueMetadata is the key of the metadata that all queues of the actor share.
 	QueueMetadata = Single{layout{Kind: 0x06, prints: "queue-metadata", owner: "queues",
 		value: "next message id and counts"}}
 
@@ -74,7 +74,7 @@ var (
 	TraceBucket = Moment{layout{Kind: KindTraces, family: "\x15\x02", prints: "trace/%/totals",
 		fields: []field{{asInt, "bucket start s"}}, value: "bytes, chunks and times of a bucket of spans"}}
 
-	// SQLiteMetadata is the key of the size of a file and of what belongs to it.
+	// SQLiteMetadata is the key of the size and the metadata of a file.
 	SQLiteMetadata = File{layout{Kind: KindSQLite, family: "\x00", prints: "sqlite/%/metadata",
 		fields: []field{{asFile, "file"}}, owner: "sqlitevfs", value: "file size"}}
 
@@ -82,7 +82,7 @@ var (
 	SQLiteChunk = Page{layout{Kind: KindSQLite, family: "\x01", prints: "sqlite/%/chunk %",
 		fields: []field{{asFile, "file"}, {asU32, "chunk"}}, value: "one page of a file"}}
 
-	// Alarm is the key of a pending alarm. The instance tells alarms of one name apart.
+	// Alarm is the key of a pending alarm. The instance distinguishes alarms of one name.
 	Alarm = Pair{layout{Kind: 0x10, prints: "alarm(%, %)", fields: []field{{asString, "name"}, {asString, "instance"}},
 		owner: "alarms", value: "when it is due, payload, attempts"}}
 
@@ -140,7 +140,7 @@ var (
 	QueueReply = Number{layout{Kind: 0x1C, prints: "queue-reply/%", fields: []field{{asU64From1, "message id"}},
 		owner: "queues", value: "reply to a message, kept for its sender"}}
 
-	// Schedule is the key of a schedule. The instance tells schedules of one name apart.
+	// Schedule is the key of a schedule. The instance distinguishes schedules of one name.
 	Schedule = Pair{layout{Kind: 0x1D, prints: "schedule(%, %)",
 		fields: []field{{asString, "name"}, {asString, "instance"}},
 		owner:  "schedules", value: "rule, next run, payload"}}
@@ -150,7 +150,7 @@ var (
 		fields: []field{{asString, "name"}, {asString, "instance"}, {asUint, "run"}},
 		owner:  "schedules", value: "times and result of one run"}}
 
-	// Stream is the key of what is known of one stream.
+	// Stream is the key of the metadata of one stream.
 	Stream = Name{layout{Kind: 0x1F, prints: "stream(%)", fields: []field{{asString, "stream"}},
 		owner: "streams", value: "first and next sequence, bytes, whether it is closed"}}
 
@@ -159,16 +159,15 @@ var (
 		fields: []field{{asString, "stream"},
 			{asUint, "sequence"}}, owner: "streams", value: "one item; of the stream \"$kv\" a change of an entry"}}
 
-	// Control is the key of what operators have set for an actor.
+	// Control is the key of the settings that operators made for an actor.
 	Control = Single{layout{Kind: 0x21, prints: "control", owner: "operators",
 		value: "what operators have set: a pause, limits"}}
 
-	// Run is the key of what a living workflow run waits for.
+	// Run is the key of the time and state that a living workflow run waits for.
 	Run = Single{layout{Kind: 0x22, prints: "run", owner: "runs",
 		value: "what a workflow run that lives waits for: a time, the state"}}
 
-	// KVScope is the key of a scope of the key-value store, by the key that all keys in it begin
-	// with.
+	// KVScope is the key of a scope of the key-value store, by the common prefix of its keys.
 	KVScope = Inner{layout{Kind: 0x23, prints: "kv-scope(%)", fields: []field{{asKey, "kv key"}},
 		owner: "kv", value: "policy of a scope"}}
 
@@ -176,14 +175,13 @@ var (
 	KVCount = Inner{layout{Kind: 0x24, prints: "kv-count(%)", fields: []field{{asKey, "kv key"}},
 		owner: "kv", value: "entries, bytes and groups of a scope"}}
 
-	// KVGroup is the key of the counts of a group: of the entries of a scope with the same next
-	// part.
+	// KVGroup is the key of the counts of a group: the entries of a scope with the same next part.
 	KVGroup = InnerPart{layout{Kind: 0x25, prints: "kv-group(%, %)",
 		fields: []field{{asKey, "kv key"}, {asElements, "part"}},
 		owner:  "kv", value: "entries and bytes of a group"}}
 
-	// KVVersion is the key of what an entry was, by the negated version of the commit that made it
-	// so: keys order from the newest to the oldest.
+	// KVVersion is the key of an old version of an entry, by the negated version of the commit that
+	// made it: keys order from the newest to the oldest.
 	KVVersion = InnerItem{layout{Kind: 0x26, prints: "kv-version(%, %)",
 		fields: []field{{asKey, "kv key"}, {asInt, "-version"}},
 		owner:  "kv", value: "what an entry was: its value and times, or that it was gone"}}
@@ -192,15 +190,15 @@ var (
 	KVPin = Number{layout{Kind: 0x27, prints: "kv-pin/%", fields: []field{{asU64From1, "version"}},
 		owner: "kv", value: "when a version was pinned, and until when"}}
 
-	// KVPurge is the key of when the keys are removed that have expired.
+	// KVPurge is the key of the time at which expired keys are removed.
 	KVPurge = Single{layout{Kind: 0x29, prints: "kv-purge", owner: "kv",
 		value: "when keys are removed that have expired"}}
 
-	// KVIndex is the key of a search index, by the key that all keys in it begin with.
+	// KVIndex is the key of a search index, by the common prefix of its keys.
 	KVIndex = Inner{layout{Kind: 0x2A, prints: "kv-index(%)", fields: []field{{asKey, "kv key"}},
 		owner: "kv", value: "fields and tokenizer of a search index, and how far it is built"}}
 
-	// UUID is the key of what makes the UUIDs of commits grow.
+	// UUID is the key of the last UUID's time, which keeps the UUIDs of commits growing.
 	UUID = Single{layout{Kind: 0x28, prints: "uuid", owner: "kv", value: "time of the last UUID that a commit made"}}
 
 	// KVHandled is the key of how far the handler of a map's changes has read the log.
@@ -211,7 +209,7 @@ var (
 	KVBranch = Number{layout{Kind: 0x2C, prints: "kv-branch/%", fields: []field{{asU64From1, "branch"}},
 		owner: "kv", value: "name of a branch, what it was forked from and merged into"}}
 
-	// KVBranchEntry is the key of what a branch has other than the one that it was forked from.
+	// KVBranchEntry is the key of an entry in which a branch differs from its origin.
 	KVBranchEntry = Numbered{layout{Kind: 0x2D, prints: "kv-branch-entry/%%",
 		fields: []field{{asUint, "branch"}, {asElements, "user key..."}},
 		owner:  "kv", value: "entry of a branch, or that it has none"}}
@@ -220,7 +218,7 @@ var (
 	Token = Name{layout{Kind: 0x2E, prints: "token(%)", fields: []field{{asString, "token id"}},
 		owner: "tokens", value: "what a token allows, and the SHA-256 of its secret"}}
 
-	// Usage is the key of what the actor has used on a day, by the number of days since 1970.
+	// Usage is the key of the actor's usage on a day, by the number of days since 1970.
 	Usage = Number{layout{Kind: 0x2F, prints: "usage/%", fields: []field{{asU64, "day"}},
 		owner: "usage", value: "what the actor did on a day: calls, turns, time, bytes"}}
 

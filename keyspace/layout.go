@@ -12,14 +12,14 @@ import (
 )
 
 // layout is a row of the table of keys: the bytes of a key and how it prints. The types that embed
-// it append keys; only layout takes them apart.
+// it append keys; only layout parses them.
 type layout struct {
 	Kind   Kind    // the first byte
-	family string  // the bytes after it that tell the layouts of one kind apart
-	fields []field // what follows
-	prints string  // the name of the kind and what follows, with % for each field
+	family string  // the bytes after it that distinguish the layouts of one kind
+	fields []field // the rest
+	prints string  // the name of the kind and the rest, with % for each field
 	owner  string  // of the kind: the subsystem that reads and writes these keys
-	value  string  // what is stored under the key
+	value  string  // a description of the value
 }
 
 // field is one field of a layout.
@@ -28,7 +28,7 @@ type field struct {
 	name string
 }
 
-// encoding says what the bytes of a field are. The fields of a layout are either all raw or all
+// encoding is the form of a field's bytes. The fields of a layout are either all raw or all
 // elements of one tuple.
 type encoding uint8
 
@@ -51,8 +51,8 @@ const (
 	asElements                 // any elements, to the end of the tuple
 )
 
-// values are the fields of a key: n has numbers and the bits of an int64, s has texts. The last
-// field with the encoding of bytes is in b, a location in at.
+// values are the fields of a key. n has numbers and the bits of an int64, s has texts. b has the
+// last field of encoding bytes, at has a location.
 type values struct {
 	n  [3]uint64
 	s  [3]string
@@ -68,14 +68,14 @@ func (l *layout) name() string {
 	return l.prints
 }
 
-// Range returns the bounds of all keys that begin as the keys of this layout do: with its kind and,
-// in a kind with several layouts, its family.
+// Range returns the bounds of all keys that begin like those of this layout: with its kind and, in
+// a kind with several layouts, its family.
 func (l *layout) Range() (start, end []byte) {
 	start = l.lead(nil)
 	return start, Successor(start)
 }
 
-// Has reports whether a key begins as the keys of this layout do. It does not check the rest.
+// Has reports whether a key begins like those of this layout. It does not check the rest.
 func (l *layout) Has(key []byte) bool {
 	n := 1 + len(l.family)
 	return len(key) >= n && Kind(key[0]) == l.Kind && string(key[1:n]) == l.family
@@ -84,7 +84,7 @@ func (l *layout) Has(key []byte) bool {
 // lead appends the bytes that all keys of the layout begin with.
 func (l *layout) lead(dst []byte) []byte { return append(append(dst, byte(l.Kind)), l.family...) }
 
-// parse takes a key apart. On failure v is zero and the error a [*SyntaxError].
+// parse parses a key. On failure v is zero and the error a [*SyntaxError].
 func (l *layout) parse(key []byte, v *values) error {
 	if bad := l.read(key, v); bad != nil {
 		*v = values{}
@@ -126,7 +126,7 @@ func (l *layout) read(key []byte, v *values) *SyntaxError {
 	return nil
 }
 
-// stranger returns the fault of a key that begins in another way.
+// stranger returns the fault of a key that begins differently.
 func (l *layout) stranger(key []byte) *SyntaxError {
 	switch {
 	case len(key) == 0:
@@ -183,7 +183,7 @@ func (l *layout) readText(rest []byte, at int, v *values) *SyntaxError {
 	return nil
 }
 
-// width returns how many bytes a raw field has, and the fault of another number.
+// width returns the number of bytes of a raw field, and the fault of any other number.
 func (e encoding) width() (n int, want string) {
 	switch e {
 	case asU64, asU64From1:
@@ -255,8 +255,8 @@ func uint32Element(d *tuple.Decoder) (uint32, error) {
 	return uint32(v), err
 }
 
-// find takes a logical key of any layout apart. Of several layouts that do not fit, it reports the
-// fault of the one that goes furthest.
+// find parses a logical key of any layout. If several layouts begin like the key but none fits, it
+// returns the fault with the largest offset.
 func find(key []byte) (found *layout, v values, bad *SyntaxError) {
 	for _, l := range layouts {
 		if !l.Has(key) {
@@ -277,7 +277,7 @@ func find(key []byte) (found *layout, v values, bad *SyntaxError) {
 	return nil, values{}, bad
 }
 
-// unknown returns the fault of a key that begins as no layout does.
+// unknown returns the fault of a key that begins like no layout.
 func unknown(key []byte) *SyntaxError {
 	if len(key) == 0 {
 		return &SyntaxError{"key", 0, "empty"}
@@ -322,7 +322,7 @@ func appendHex(dst, b []byte) []byte {
 	return append(dst, '"')
 }
 
-// append prints a key that was taken apart.
+// append prints a parsed key.
 func (l *layout) append(dst []byte, v *values) []byte {
 	i := 0
 	for _, c := range []byte(l.prints) {

@@ -6,7 +6,7 @@ import "github.com/cairn-run/cairn/keyspace/tuple"
 // and have names.
 type ListingField uint64
 
-// The fields. Both are coarse, so that most commits of an actor leave its rows as they are.
+// The fields. Both are coarse, so most commits of an actor do not change its rows.
 const (
 	ListingSize    ListingField = 1 // bytes of keys and values, rounded down by [SizeStep]
 	ListingUpdated ListingField = 2 // Unix milliseconds of the last commit, rounded down by [MinuteStep]
@@ -27,14 +27,14 @@ func MinuteStep(ms int64) int64 {
 	return ms - (ms%minute+minute)%minute
 }
 
-// AppendListing appends what all rows of the listing index of one actor type begin with. A row goes
-// on with a field, a value, and the parts of the actor's key. The field is the number of a
+// AppendListing appends the common prefix of the listing index rows of one actor type. A row
+// continues with a field, a value, and the parts of the actor's key. The field is the number of a
 // [ListingField] or the name of an attribute, the value any element of a tuple.
 func AppendListing(dst []byte, namespace, typ string) []byte {
 	return tuple.AppendString(AppendListingNamespace(dst, namespace), typ)
 }
 
-// AppendListingNamespace appends what all rows of the listing index of one namespace begin with.
+// AppendListingNamespace appends the common prefix of the listing index rows of one namespace.
 func AppendListingNamespace(dst []byte, namespace string) []byte {
 	return tuple.AppendString(appendSpace(dst, spaceListing), namespace)
 }
@@ -45,7 +45,7 @@ func Listing() (start, end []byte) {
 	return start, Successor(start)
 }
 
-// AppendListingKey appends the parts of an actor's key, with which a row of the listing index ends.
+// AppendListingKey appends the parts of an actor's key, which end a row of the listing index.
 func AppendListingKey(dst []byte, key []string) []byte {
 	for _, part := range key {
 		dst = tuple.AppendString(dst, part)
@@ -53,7 +53,7 @@ func AppendListingKey(dst []byte, key []string) []byte {
 	return dst
 }
 
-// ParseListing takes a row of the listing index apart that begins with prefix bytes of its type and
+// ParseListing parses a row of the listing index that begins with prefix bytes of its type and
 // field. The value shares the row's memory; key is nil for an actor whose key has no parts.
 func ParseListing(row []byte, prefix int) (value []byte, key []string, err error) {
 	d := tuple.NewDecoder(row[prefix:])

@@ -12,7 +12,7 @@ const (
 	rootSecond = 3
 )
 
-// space is the third element of every row's tuple: what the store keeps there. Like the kinds, the
+// space is the third element of every row's tuple: it says what the row stores. Like the kinds, the
 // table of spaces may only grow.
 type space int
 
@@ -31,10 +31,10 @@ type spaceFacts struct {
 	space  space
 	name   string
 	fields string // the elements after the space
-	value  string // what is stored there
+	value  string // a description of the value
 }
 
-// spaces is the table of spaces. A test holds docs/keyspace.md to it.
+// spaces is the table of spaces. A test compares docs/keyspace.md with it.
 var spaces = [...]spaceFacts{
 	{spaceDirectory, "directory", "namespace, type, key part...", "actor id"},
 	{spaceTombstones, "tombstone", "actor id", "identity of a destroyed actor, and when"},
@@ -54,14 +54,14 @@ func appendSpace(dst []byte, s space) []byte {
 	return tuple.AppendInt(dst, int64(s))
 }
 
-// ChunkSize is how many bytes of a value one data row holds. A longer value of n
-// bytes has ceil(n/ChunkSize) data rows, numbered from 0. A value of at most so
-// many bytes is in its metadata row.
+// ChunkSize is how many bytes of a value one data row holds. A longer value of n bytes has
+// ceil(n/ChunkSize) data rows, numbered from 0. A value of up to ChunkSize bytes is in its metadata
+// row.
 const ChunkSize = 10_000
 
-// The element of an actor's row that says what the row is. Wrapped keys come
-// first because a nested tuple sorts before an integer; for one key the data
-// rows come before the metadata row, so one seek reads a whole entry.
+// The element of an actor's row that gives its type. Wrapped keys come first because a nested tuple
+// sorts before an integer. For one key the data rows come before the metadata row, so one seek
+// reads a whole entry.
 const (
 	tagHead     = 0  // S | 14
 	tagIdentity = 1  // S | 15 01
@@ -69,8 +69,7 @@ const (
 	tagMetadata = 44 // S | KeyWrapper | 15 2C
 )
 
-// actorRows is how the rows of all actors begin: the tuple (0, 3, 72) and the
-// code of a UUID.
+// actorRows begins the rows of all actors: the tuple (0, 3, 72) and the code of a UUID.
 const actorRows = "\x14\x15\x03\x15\x48\x30"
 
 // actorPrefixLen is the length of S, the bytes that all rows of one actor begin
@@ -99,8 +98,8 @@ func appendWrapper(dst, key []byte) []byte {
 	return append(dst, wrapperEnd...)
 }
 
-// appendKeyPrefix appends S | KeyWrapper(key): what the rows of one logical key begin with and no
-// other row. [SplitRow] splits it off.
+// appendKeyPrefix appends S | KeyWrapper(key): the prefix of all rows of one logical key and no
+// others. [SplitRow] splits it off.
 func appendKeyPrefix(dst []byte, id ActorID, key []byte) []byte {
 	return appendWrapper(AppendActorPrefix(dst, id), key)
 }
@@ -120,9 +119,9 @@ func AppendMetadataRow(dst []byte, id ActorID, key []byte) []byte {
 	return append(dst, 0x15, tagMetadata)
 }
 
-// AppendHeadRow appends the row of an actor's head in a store of format 1. Since
-// then the head is in the metadata row of the key of the state, and each commit
-// of the actor removes this row if it is there.
+// AppendHeadRow appends the row of an actor's head in a store of format 1. In later formats the
+// head is in the metadata row of the state, and each commit of the actor removes this row if it
+// exists.
 func AppendHeadRow(dst []byte, id ActorID) []byte {
 	return append(AppendActorPrefix(dst, id), 0x14)
 }
@@ -133,41 +132,37 @@ func AppendIdentityRow(dst []byte, id ActorID) []byte {
 	return append(AppendActorPrefix(dst, id), 0x15, tagIdentity)
 }
 
-// AppendScanPrefix appends S | 05 01 | escaped prefix, without the end of a
-// wrapper. It is a bound between rows that means the same as prefix does
-// between logical keys: the rows of every key >= prefix are greater, those of
-// every key < prefix are less. So it serves twice:
+// AppendScanPrefix appends S | 05 01 | escaped prefix, without the end of a wrapper. It is the
+// bound between rows that prefix is between logical keys: the rows of every key >= prefix are
+// greater, those of every key < prefix are less. It has two uses:
 //
-//   - Keys that begin with prefix: from here to [Successor] of these bytes. An
-//     empty prefix gives all logical keys of the actor.
-//   - Keys in [start, end): from AppendScanPrefix(start) to
-//     AppendScanPrefix(end).
+//   - Keys that begin with prefix: from here to [Successor] of these bytes. An empty prefix gives
+//     all logical keys of the actor.
+//   - Keys in [start, end): from AppendScanPrefix(start) to AppendScanPrefix(end).
 func AppendScanPrefix(dst []byte, id ActorID, prefix []byte) []byte {
 	dst = AppendActorPrefix(dst, id)
 	dst = append(dst, wrapperBegin...)
 	return tuple.AppendEscaped(dst, prefix)
 }
 
-// SplitRow returns the length of the part of a row by which bloom filters and
-// block lookups group rows: up to the end of the KeyWrapper in a row of
-// [SpaceActors] that has one, so that the data and metadata rows of a logical
-// key share it; the whole row otherwise. It takes any bytes.
+// SplitRow returns the length of the part of a row by which bloom filters and block lookups group
+// rows: up to the end of the KeyWrapper in a row of an actor that has one, so the data and metadata
+// rows of a logical key share it; the whole row otherwise. It takes any bytes.
 //
-// It keeps what Pebble asks of a split:
+// It meets Pebble's conditions for a split:
 //
-//  1. SplitRow(row[:SplitRow(row)]) == SplitRow(row), and a row that is only a
-//     prefix sorts before the longer rows with that prefix.
-//  2. If a <= b then a's prefix <= b's prefix. Whether bytes contain a whole
-//     wrapper depends only on the bytes up to its end, so everything that
-//     begins with a wrapper splits there, and nothing else lies between it and
-//     its extensions.
+//  1. SplitRow(row[:SplitRow(row)]) == SplitRow(row), and a row that is only a prefix sorts before
+//     the longer rows with that prefix.
+//  2. If a <= b then a's prefix <= b's prefix. Whether bytes contain a whole wrapper depends only
+//     on the bytes up to its end. So all rows that begin with a wrapper split there, and no other
+//     rows are between it and its extensions.
 //  3. Bytes after the prefix compare bytewise.
 func SplitRow(row []byte) int {
 	n, _ := splitWrapper(row)
 	return n
 }
 
-// splitWrapper returns what SplitRow does, and whether there is a wrapper.
+// splitWrapper returns the result of SplitRow, and whether there is a wrapper.
 func splitWrapper(row []byte) (n int, wrapped bool) {
 	const content = actorPrefixLen + len(wrapperBegin)
 	if len(row) < content+len(wrapperEnd) ||
@@ -191,11 +186,10 @@ func splitWrapper(row []byte) (n int, wrapped bool) {
 	}
 }
 
-// AppendSplitSuccessor appends the smallest bytes that are greater than prefix
-// and split to themselves, where prefix itself does (SplitRow(prefix) ==
-// len(prefix)). It is what a Pebble comparer calls the immediate successor. A
-// 00 byte after the prefix would do for a row without a wrapper only: after a
-// wrapper, everything that goes on splits to the wrapper again.
+// AppendSplitSuccessor appends the smallest bytes that are greater than prefix and split to
+// themselves, if prefix does (SplitRow(prefix) == len(prefix)). A Pebble comparer calls this the
+// immediate successor. Appending a 00 byte is right only for a row without a wrapper: any extension
+// of a wrapper splits to the wrapper again.
 func AppendSplitSuccessor(dst, prefix []byte) []byte {
 	if n, wrapped := splitWrapper(prefix); wrapped && n == len(prefix) {
 		dst = append(dst, prefix[:n-1]...)
@@ -216,11 +210,10 @@ func AppendDirectoryRow(dst []byte, namespace, typ string, key []string) []byte 
 	return dst
 }
 
-// AppendDirectoryPrefix appends what the directory rows of all actors of a type
-// whose keys begin with the parts of keyPrefix begin with. The end of that
-// range is [TupleEnd], not [Successor]: a part that goes on with a 00 byte is
-// another part. An empty typ (with no keyPrefix) means all types of the
-// namespace.
+// AppendDirectoryPrefix appends the common prefix of the directory rows of a type whose actors'
+// keys begin with the parts of keyPrefix. The range ends at [TupleEnd], not [Successor]: a part
+// that continues with a 00 byte is another part. An empty typ (with no keyPrefix) means all types
+// of the namespace.
 func AppendDirectoryPrefix(dst []byte, namespace, typ string, keyPrefix []string) []byte {
 	if typ == "" && len(keyPrefix) == 0 {
 		dst = appendSpace(dst, spaceDirectory)
@@ -250,8 +243,8 @@ func AppendWakeRow(dst []byte, dueMS int64, id ActorID, kind WakeKind, name, ins
 	return tuple.AppendString(dst, instance)
 }
 
-// AppendWakeTime appends what the wake rows due at one millisecond begin with.
-// As the end of a range it excludes that millisecond and all later ones.
+// AppendWakeTime appends the common prefix of the wake rows due at one millisecond. As the end of a
+// range it excludes that millisecond and all later ones.
 func AppendWakeTime(dst []byte, dueMS int64) []byte {
 	return tuple.AppendInt(appendSpace(dst, spaceWakes), dueMS)
 }
@@ -267,7 +260,7 @@ func OutboxRange() (start, end []byte) {
 	return start, Successor(start)
 }
 
-// The element after the space of audit rows: what the row is.
+// The element after the space of audit rows: the type of the row.
 const (
 	auditRecord = 0
 	auditActor  = 1

@@ -15,7 +15,7 @@ import (
 
 const subspaceHex = "14 15 03 15 48 30" + testIDHex
 
-// rowVectors has every form of row with its bytes and how it prints.
+// rowVectors has every form of row with its bytes and its printed form.
 var rowVectors = []struct {
 	hex    string
 	row    Row

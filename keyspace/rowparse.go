@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// RowType is the type of a [Row]. Other packages look for a few types only.
+// RowType is the type of a [Row]. Other packages need only a few types.
 type RowType uint8
 
 const (
@@ -29,12 +29,11 @@ const (
 var rowNames = [...]string{"none", "data", "metadata", "head", "identity", "directory", "tombstone",
 	"wake", "outbox", "meta", "listing", "audit", "audit of actor"}
 
-// Row is a row of the store, taken apart. Type says which of the fields mean something. The others
-// are zero.
+// Row is a parsed row of the store. Type says which fields are set; the others are zero.
 type Row struct {
 	Type  RowType
 	ID    ActorID
-	Key   []byte // logical key, unescaped; not nil in a row that has one
+	Key   []byte // logical key, unescaped; not nil if the row has one
 	Chunk int    // from 0
 
 	namespace, actorType string
@@ -45,8 +44,8 @@ type Row struct {
 	listing              tuple.Tuple
 }
 
-// ParseRow takes a row apart. It accepts exactly the rows that the Append functions make. The error
-// is a [*SyntaxError]. The result shares no memory with row.
+// ParseRow parses a row. It accepts exactly the rows that the Append functions make. The error is a
+// [*SyntaxError]. The result shares no memory with row.
 func ParseRow(row []byte) (Row, error) {
 	var r Row
 	if err := r.parse(row); err != nil {
@@ -241,7 +240,7 @@ func (r *Row) parseWake(d *tuple.Decoder) (err error) {
 	return err
 }
 
-// parseAs parses a row that must be of one type.
+// parseAs parses a row, which must be of one type.
 func parseAs(row []byte, want RowType) (Row, error) {
 	r, err := ParseRow(row)
 	if err == nil && r.Type != want {
@@ -253,8 +252,7 @@ func parseAs(row []byte, want RowType) (Row, error) {
 	return r, nil
 }
 
-// ParseDirectoryRow takes a directory row apart; key is nil for an actor whose
-// key has no parts.
+// ParseDirectoryRow parses a directory row; key is nil for an actor whose key has no parts.
 func ParseDirectoryRow(row []byte) (namespace, typ string, key []string, err error) {
 	r, err := parseAs(row, rowDirectory)
 	return r.namespace, r.actorType, r.actorKey, err
@@ -272,7 +270,7 @@ func ParseDirectoryKey(row []byte, prefix int) ([]string, error) {
 	return key, nil
 }
 
-// ParseWakeRow takes a row of the wake index apart.
+// ParseWakeRow parses a row of the wake index.
 func ParseWakeRow(row []byte) (WakeRow, error) {
 	r, err := parseAs(row, RowWake)
 	return r.wake, err

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// splitCases are rows, parts of rows, and bytes that merely look like rows.
+// splitCases are rows, parts of rows, and bytes that only look like rows.
 func splitCases() [][]byte {
 	other := testID
 	other[15]++
@@ -39,7 +39,7 @@ func splitCases() [][]byte {
 	return append(out, append(append(appendSpace(nil, spaceTombstones), 0x30), whole[6:]...))
 }
 
-// checkSplit verifies for two byte strings what Pebble asks of a split.
+// checkSplit verifies Pebble's conditions for a split with two byte strings.
 func checkSplit(t *testing.T, a, b []byte) {
 	t.Helper()
 	pa, pb := a[:SplitRow(a)], b[:SplitRow(b)]
@@ -60,7 +60,7 @@ func checkSplit(t *testing.T, a, b []byte) {
 	}
 }
 
-// checkSuccessor verifies that no prefix is between one and its successor.
+// checkSuccessor verifies that no prefix is between a prefix and its successor.
 func checkSuccessor(t *testing.T, a, b []byte) {
 	t.Helper()
 	prefix, other := a[:SplitRow(a)], b[:SplitRow(b)]
@@ -86,8 +86,8 @@ func TestSplitKeepsWhatPebbleRequires(t *testing.T) {
 	}
 }
 
-// checkRows verifies that rows made from any key come back whole, and that they order as the keys
-// do: those of a key together, the data before the metadata.
+// checkRows verifies that rows of any key parse back, and that they order like the keys: those of a
+// key together, the data before the metadata.
 func checkRows(t *testing.T, a, b []byte) {
 	t.Helper()
 	row, metadata, rowB := AppendDataRow(nil, testID, a, 1677), AppendMetadataRow(nil, testID, a), AppendDataRow(nil, testID, b, 7)

@@ -40,7 +40,7 @@ func (l *Page) Append(dst []byte, file SQLiteFile, index uint32) []byte {
 	return binary.BigEndian.AppendUint32(l.Prefix(dst, file), index)
 }
 
-// Prefix appends what the keys of all pages of a file begin with. The range ends at [Successor].
+// Prefix appends the common prefix of the keys of a file's pages. The range ends at [Successor].
 func (l *Page) Prefix(dst []byte, file SQLiteFile) []byte {
 	return append(dst, byte(l.Kind), l.family[0], byte(file))
 }

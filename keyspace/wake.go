@@ -13,15 +13,15 @@ const (
 	WakeSchedule    WakeKind = 5  // a schedule of the actor, named by name and instance
 	WakeConnections WakeKind = 6  // a connection, by name, that was lost and has not come back; at 0: connections that a restart loses
 	WakePaused      WakeKind = 7  // at 0 only: the actor is paused
-	WakeRun         WakeKind = 8  // a workflow run that waits for a time; at 0: one that a restart has to take up
+	WakeRun         WakeKind = 8  // a workflow run that waits for a time; at 0: one that a restart must continue
 	WakeListed      WakeKind = 9  // at PausedRunsDue and FailedRunsDue only: a workflow run of the type name, listed with the reason instance
 	WakeIndex       WakeKind = 10 // a search index of the key-value store, by its number, that is being built
 	WakeChange      WakeKind = 11 // changes of entries of a map, by name, that its handler has not handled
 )
 
 // The times of rows that are never due. They keep lists of workflow runs in the wake index: the
-// runs that are paused or have failed. A commit of the actor changes a list, and a node reads it
-// without a look at the actors.
+// runs that are paused or have failed. A commit of the actor changes a list, and a node reads the
+// list without reading the actors.
 const (
 	PausedRunsDue int64 = 1 << 61
 	FailedRunsDue int64 = 1<<61 + 1

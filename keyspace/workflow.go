@@ -11,14 +11,14 @@ type Field uint8
 
 const (
 	FieldState     Field = 1 // the state word, such as running
-	FieldOutput    Field = 2 // what the workflow returned
+	FieldOutput    Field = 2 // the result of the workflow
 	FieldError     Field = 3 // why it failed
 	FieldVersion   Field = 4 // name and version of the workflow
-	FieldInput     Field = 5 // what it was started with
-	FieldControl   Field = 6 // what was requested of the run: to cancel
+	FieldInput     Field = 5 // the input of the workflow
+	FieldControl   Field = 6 // a request to the run: to cancel
 	FieldRun       Field = 7 // the run's id, its counters, its parent
-	FieldPublished Field = 8 // what the run shows of itself
-	FieldPause     Field = 9 // why it does not go on
+	FieldPublished Field = 8 // the data that the run publishes
+	FieldPause     Field = 9 // why it does not continue
 )
 
 var fieldNames = [...]string{

@@ -7,59 +7,58 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// An authorizer decides what SQL may do, and notices what the driver has to do itself. SQLite asks
-// it while it compiles a statement: for a new text, and again for a kept statement when the schema
-// has changed.
+// An authorizer decides which actions of SQL are allowed, and records what the driver must do
+// itself. SQLite calls it while it compiles a statement: for a new text, and again for a kept
+// statement after the schema has changed.
 //
 //  1. No statement reaches a file of the host, or another database: ATTACH and VACUUM INTO are
-//     denied, and no function is there that reads or writes files.
-//  2. No statement ends the transaction that the session is: BEGIN, COMMIT, ROLLBACK, SAVEPOINT and
+//     denied, and no function reads or writes files.
+//  2. No statement ends the transaction of the session: BEGIN, COMMIT, ROLLBACK, SAVEPOINT and
 //     RELEASE compile to nothing, and the session works with savepoints instead.
-//  3. What a statement changes outside the database, in the connection, does not outlive the
-//     session: it stains the connection, which is then closed.
-//  4. The table of migrations is for reading. One of that name that Migrate did not make, as an
-//     import may bring, or a rename, is a table like any other, which Migrate refuses to take for
-//     its own.
+//  3. Changes that a statement makes to the connection, outside the database, end with the session:
+//     they stain the connection, which is then closed.
+//  4. The table of migrations is read-only. A table of that name that Migrate did not make, such as
+//     from an import or a rename, is an ordinary table, and Migrate refuses to use it.
 //  5. Tables whose names begin with ReservedPrefix are for sessions with Session.AllowReserved.
 //     Other statements neither read nor change them, except that integrity_check, ANALYZE and
-//     VACUUM work on the whole database. Views and triggers, which are the owner's, never do.
+//     VACUUM work on the whole database. The owner's views and triggers never do.
 //
 // The rules of each pragma are in pragmas.
 type authorizer struct {
 	c        *conn
-	maxCache int64 // the largest page cache that a statement may ask for, in bytes; 0 means half of DefaultConnMemory
+	maxCache int64 // the largest page cache that a statement may set, in bytes; 0 means half of DefaultConnMemory
 
 	internal  bool // the statements are the session's own: all is allowed
 	vacuuming bool // VACUUM runs, which attaches a nameless temporary file
 	reserved  bool // the session may use reserved tables
-	checking  bool // the statement that runs is PRAGMA integrity_check or quick_check, which reads virtual tables
-	watching  bool // a text of the user's is being compiled
+	checking  bool // the running statement is PRAGMA integrity_check or quick_check, which reads virtual tables
+	watching  bool // a text of the user is being compiled
 	migrated  bool // the table of migrations was made on this connection
 	saw       sight
 	refusal   string // of the last statement that was denied
 	rules     map[string]pragmaRule
 }
 
-// A sight is what was noticed about a statement.
+// A sight is the authorizer's record of a statement.
 type sight struct {
 	class   class
 	name    string // of the savepoint; "on" or "off" of the foreign keys
 	alters  bool   // it is ALTER TABLE
 	checks  bool   // it is PRAGMA integrity_check or quick_check
 	pragma  bool   // it must be compiled anew each time: some pragmas work while they are compiled
-	instead string // to be run in its place
+	instead string // runs in its place
 }
 
-// migrationTable is the table in which Migrate notes what was applied.
+// migrationTable is the table in which Migrate records the applied migrations.
 const migrationTable = "cairn_migration"
 
-// isDecimal reports whether a function is of the exact decimals. Their time grows with the square
-// of the length of a number, and beyond that with an exponent.
+// isDecimal reports whether a function belongs to the exact decimals. Their time grows with the
+// square of the length of a number, and even more with an exponent.
 func isDecimal(function string) bool {
 	return function == "decimal" || strings.HasPrefix(function, "decimal_")
 }
 
-// watch begins to notice, and unwatch returns what was noticed.
+// watch begins a record, and unwatch returns it.
 func (a *authorizer) watch() {
 	a.watching, a.saw = !a.internal && !a.vacuuming, sight{}
 }
@@ -74,7 +73,7 @@ func (a *authorizer) deny(what, why string) sqlite3.AuthorizerReturnCode {
 	return sqlite3.AUTH_DENY
 }
 
-// takeOver makes the statement one that the session runs itself.
+// takeOver makes the session run the statement itself.
 func (a *authorizer) takeOver(k class, name string) sqlite3.AuthorizerReturnCode {
 	if a.watching {
 		a.saw.class, a.saw.name = k, name
@@ -82,7 +81,7 @@ func (a *authorizer) takeOver(k class, name string) sqlite3.AuthorizerReturnCode
 	return sqlite3.AUTH_IGNORE
 }
 
-// decide is asked by SQLite. See its list of action codes for what the names are.
+// decide is called by SQLite. See its list of action codes for the meaning of the names.
 func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, _,
 	inside string) sqlite3.AuthorizerReturnCode {
 	if a.internal {
@@ -151,8 +150,8 @@ func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, 
 	return sqlite3.AUTH_OK
 }
 
-// makesMigrationTable reports whether an action makes something by the name of the table of
-// migrations. It does not see a rename: SQLite says what is renamed, not to what.
+// makesMigrationTable reports whether an action makes a table or view with the name of the table of
+// migrations. It does not detect a rename: SQLite passes only the old name.
 func makesMigrationTable(action sqlite3.AuthorizerActionCode, third string) bool {
 	switch action {
 	case sqlite3.AUTH_CREATE_TABLE, sqlite3.AUTH_CREATE_TEMP_TABLE, sqlite3.AUTH_CREATE_VIEW,
@@ -175,12 +174,12 @@ func changesMigrationTable(action sqlite3.AuthorizerActionCode, third, fourth st
 	return false
 }
 
-// ReservedPrefix is what the names of tables begin with that belong to the runtime and not to the
-// owner of the database.
+// ReservedPrefix begins the names of tables that belong to the runtime and not to the owner of the
+// database.
 const ReservedPrefix = "cairn_kv_"
 
-// usesReserved reports whether an action reads, makes or changes a reserved table, or something of
-// it, or makes something of such a name. It does not see a rename to such a name.
+// usesReserved reports whether an action reads, makes or changes a reserved table or an index or
+// trigger of it, or makes something of such a name. It does not detect a rename to such a name.
 func usesReserved(action sqlite3.AuthorizerActionCode, third, fourth string) bool {
 	switch action {
 	case sqlite3.AUTH_READ, sqlite3.AUTH_INSERT, sqlite3.AUTH_UPDATE, sqlite3.AUTH_DELETE,
@@ -199,9 +198,8 @@ func isReserved(name string) bool {
 	return len(name) >= len(ReservedPrefix) && strings.EqualFold(name[:len(ReservedPrefix)], ReservedPrefix)
 }
 
-// refuseReserved returns the error for an ALTER TABLE whose text has a reserved name, as that of a
-// rename does: the new name cannot be seen otherwise, and however it is quoted it is in the text as
-// it is.
+// refuseReserved returns the error for an ALTER TABLE whose text has a reserved name, such as the
+// new name of a rename. That name is known only from the text, which contains it with any quoting.
 func (a *authorizer) refuseReserved(saw sight, text string) error {
 	if !saw.alters || a.reserved || !strings.Contains(strings.ToLower(text), ReservedPrefix) {
 		return nil
@@ -209,14 +207,14 @@ func (a *authorizer) refuseReserved(saw sight, text string) error {
 	return refuse("names that begin with "+ReservedPrefix, "the runtime keeps them")
 }
 
-// stain makes the connection one that is closed at the end of the session.
+// stain marks the connection to be closed at the end of the session.
 func (a *authorizer) stain(why string) {
 	if a.c.stained == "" {
 		a.c.stained = why
 	}
 }
 
-// refuse returns an error that is ErrRefused.
+// refuse returns an error for which errors.Is finds ErrRefused.
 func refuse(what, why string) error {
 	return &Error{Code: int(sqlite3.AUTH), Message: refusalText(what, why)}
 }
@@ -225,13 +223,13 @@ func refusalText(what, why string) string {
 	return ErrRefused.Error() + ": " + what + ": " + why
 }
 
-// explain says in an error of SQLite what was refused and why.
+// explain replaces SQLite's error for a refused action by one that says why.
 func (c *conn) explain(err error) error {
 	if err == nil {
 		return nil
 	}
 	var code sqlite3.ErrorCode
-	// Of a function SQLite says that it is not authorized with the code of any error.
+	// For a function, SQLite's "not authorized" error may have any code.
 	if c.auth.refusal != "" && errors.As(err, &code) &&
 		(code == sqlite3.AUTH || strings.Contains(err.Error(), ": not authorized to use function: ")) {
 		err = &Error{Code: int(sqlite3.AUTH), Message: c.auth.refusal}

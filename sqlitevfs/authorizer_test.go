@@ -15,7 +15,7 @@ import (
 
 func TestWhatSQLMayNotDo(t *testing.T) {
 	dir := t.TempDir()
-	t.Chdir(dir) // where a file would appear
+	t.Chdir(dir) // a file would appear here
 	newRig(t, Options{}, "CREATE TABLE t (a); INSERT INTO t VALUES (1); CREATE VIRTUAL TABLE f USING fts5 (b)").turn(func(db handle) {
 		for text, says := range map[string]string{
 			"ATTACH 'stolen.db' AS x":             "not allowed here: ATTACH: a turn writes its own database only",
@@ -153,8 +153,8 @@ func TestPageHasThePragmasAndTheLimits(t *testing.T) {
 	}
 }
 
-// Tables of the reserved names are out of reach for ordinary statements, whatever way they take,
-// and the database works as a whole.
+// Ordinary statements cannot reach tables of the reserved names in any way, and the database works
+// as a whole.
 func TestReservedTables(t *testing.T) {
 	r := newRig(t, Options{}, "CREATE TABLE t (a, cairn_kv_1 TEXT); INSERT INTO t VALUES (1, 'x'); CREATE VIEW v AS SELECT a FROM t")
 	r.reserved(func(db handle) {
@@ -193,8 +193,8 @@ func TestReservedTables(t *testing.T) {
 	})
 }
 
-// A foreign key of the owner's neither keeps the runtime from changing its tables, nor runs
-// triggers of the owner's with its rights.
+// A foreign key of the owner does not stop the runtime from changing its tables, nor does it run
+// triggers of the owner with the runtime's rights.
 func TestReservedTablesRunNoSQLOfTheOwner(t *testing.T) {
 	for _, action := range []string{"", " ON DELETE CASCADE"} {
 		r := newRig(t, Options{}, "CREATE TABLE stolen (b)")
@@ -221,7 +221,7 @@ func TestReservedTablesRunNoSQLOfTheOwner(t *testing.T) {
 	}
 }
 
-// A check of the whole database reads reserved tables for itself only.
+// A check of the whole database does not give other statements access to reserved tables.
 func TestCheckingOpensNoReservedTable(t *testing.T) {
 	r := newRig(t, Options{}, "CREATE TABLE t (a); INSERT INTO t VALUES (1), (2)")
 	r.reserved(func(db handle) {

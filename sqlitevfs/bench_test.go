@@ -63,7 +63,7 @@ func (x *benchmarked) reopen() {
 	x.open("bench")
 }
 
-// BenchmarkSession has sessions from their begin to their end.
+// BenchmarkSession runs sessions from begin to end.
 func BenchmarkSession(b *testing.B) {
 	const rows = 1000
 	for name, f := range map[string]func(x *benchmarked, i int){

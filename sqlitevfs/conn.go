@@ -11,26 +11,26 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A conn is a native connection: an instance in the service of one database. It is either in a
-// session or idle in the pool.
+// A conn is a native connection: an instance that serves one database. It is either in a session or
+// idle in the pool.
 type conn struct {
-	*instance // nil when it was closed and its instance is new again
+	*instance // nil when the conn was closed and its instance is new again
 	cache     statements
 	auth      authorizer
 	schema    [4]byte // the schema cookie of a read connection's last session
 	stained   string  // why it must be closed when its session ends; "" if it may be kept
 	extensions
-	guards    *sqlite3.Stmt // asks whether the database has triggers or foreign keys
+	guards    *sqlite3.Stmt // queries whether the database has triggers or foreign keys
 	unguarded bool          // they are switched off
 
 	database *Database
 	limits   Limits // of the session, or the last one
 	maxPages uint32 // PRAGMA max_page_count
-	seen     int    // len(*memory) when the pool was told last
+	seen     int    // len(*memory) when the pool last counted it
 
-	// Of the database when it was opened. If that has another it is not kept: what it remembers, of
-	// which the schema is a part that SQLite cannot be told to forget, may be of pages that never
-	// were. REQUIRES: database.pool.mu, or to be in a session.
+	// The database's epoch when the connection was opened. If the database has another one now, the
+	// connection is not kept: its caches may come from pages that were never committed, and SQLite
+	// cannot drop its schema. REQUIRES: database.pool.mu, or to be in a session.
 	epoch uint64
 
 	// While it is idle. REQUIRES: database.pool.mu
@@ -102,7 +102,7 @@ func openConn(s *Session) (_ *conn, err error) {
 	}
 	c.cache.limit = p.options.Statements
 	c.auth.c, c.auth.maxCache = c, p.options.CacheBytes
-	if p.options.CacheBytes != DefaultCacheBytes { // which is SQLite's own, to 2 %
+	if p.options.CacheBytes != DefaultCacheBytes { // the default is SQLite's own, to 2 %
 		if err = c.exec(fmt.Sprintf("PRAGMA cache_size=-%d", p.options.CacheBytes/1024)); err != nil {
 			return nil, err
 		}
@@ -126,7 +126,7 @@ func (c *conn) close() {
 	in.close(p.options.Logger.With("database", c.database.name))
 }
 
-// refresh gives a connection that reads another reader. It reports whether its page cache is of the
+// refresh attaches another reader to a read connection. It reports whether the page cache is of the
 // same version of the database.
 func (c *conn) refresh(r Reader) (same bool, _ error) {
 	f := c.file
@@ -140,8 +140,8 @@ func (c *conn) refresh(r Reader) (same bool, _ error) {
 }
 
 // forgetSchema makes SQLite read the schema again if it has changed since the last session of a
-// read connection. Ordinary statements find that out when they begin. Pragmas that look at the
-// schema do not: foreign_key_check saw no keys in a table that was made since.
+// read connection. Ordinary statements check that when they begin. Pragmas that read the schema do
+// not: foreign_key_check found no keys in a table that was made since.
 func (c *conn) forgetSchema() error {
 	now, err := c.file.schemaCookie()
 	if err != nil || now == c.schema {
@@ -151,15 +151,14 @@ func (c *conn) forgetSchema() error {
 	return c.exec("SELECT 1 FROM main.sqlite_schema LIMIT 0")
 }
 
-// stain notes why the connection must be closed when its session ends.
+// stain records why the connection must be closed when its session ends.
 func (c *conn) stain(why string) {
 	if c.stained == "" {
 		c.stained = why
 	}
 }
 
-// refuseJournal refuses a database that was not closed cleanly by what had it before, which must
-// have been something else.
+// refuseJournal refuses a database that another program used before and did not close cleanly.
 func refuseJournal(r Reader) error {
 	key := keyspace.SQLiteMetadata.Append(make([]byte, 0, 64), keyspace.SQLiteJournal)
 	_, ok, err := r.Get(key[len(key):], key)
@@ -187,7 +186,7 @@ func (c *conn) transact(stmt **sqlite3.Stmt, sql string) error {
 	return (*stmt).Exec()
 }
 
-// exec executes text of this package's.
+// exec executes text of this package.
 func (c *conn) exec(sql string) error {
 	internal := c.auth.internal
 	c.auth.internal = true
@@ -195,9 +194,9 @@ func (c *conn) exec(sql string) error {
 	return c.db.Exec(sql)
 }
 
-// journal turns the undo journal on or off, between transactions. Without it VACUUM takes no more
-// memory than any large transaction; a failure then costs the connection, which the overlay of the
-// file makes harmless to the database.
+// journal turns the undo journal on or off, between transactions. Without it VACUUM takes only the
+// memory of a large transaction. A failure then costs the connection, but the overlay of the file
+// protects the database.
 func (c *conn) journal(on bool) error {
 	mode := "OFF"
 	if on {
@@ -214,7 +213,7 @@ func (c *conn) journal(on bool) error {
 	return err
 }
 
-// wrap is the function wrap, with the cause that the file noted.
+// wrap is the function wrap with the cause that the file recorded.
 func (c *conn) wrap(err error, sql string) error {
 	fault := c.file.fault
 	c.file.fault = nil
@@ -227,7 +226,7 @@ func (c *conn) wrap(err error, sql string) error {
 		return err
 	}
 	if fault == nil && e.Code&0xff == int(sqlite3.FULL) && c.maxPages != noPageLimit && c.file.w != nil {
-		// SQLite's limit of pages is reached, which limitPages set to the room of the Writer.
+		// SQLite's limit of pages is reached, which limitPages set from the room of the Writer.
 		more := int64(c.maxPages) + 1 - int64(c.file.meta.Pages)
 		fault = c.file.refusal(more*pageCost + metadataSize)
 	}
@@ -241,10 +240,10 @@ func (c *conn) wrap(err error, sql string) error {
 	return err
 }
 
-// limitPages limits the growth of the database in the session, so that a statement without room
-// fails, and not the commit. With room for most of TurnBytes, TurnBytes bounds the session and
-// there is no limit. Otherwise each session would have to set a new one if the Writer has about
-// that much room, less what the turn has put before.
+// limitPages limits the growth of the database in the session, so a statement without room fails
+// instead of the commit. With room for most of TurnBytes, TurnBytes bounds the session and there is
+// no limit. Otherwise each session would have to set a new limit if the Writer's room is close to
+// TurnBytes.
 func (c *conn) limitPages() error {
 	limit := uint32(noPageLimit)
 	room := c.file.w.Room() - metadataSize

@@ -23,13 +23,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// The tests here cut the power of a memory disk under Pebble, in which a few databases live, at
-// random operations on files and with 0, 50 or 100 % of what was not synced kept, and look at what
-// is left.
+// The tests here cut the power of a memory disk under Pebble with a few databases. They cut at
+// random operations on files and keep 0, 50 or 100 % of the unsynced bytes. Then they check the
+// rest.
 
-// TestPowerLossLosesNothingAcknowledgedAndTearsNothing demands of each cut that SQLite finds the
-// databases sound, that the rows, the index on them, the counts in a second table and a key outside
-// the database agree, and that nothing is missing that was acknowledged.
+// TestPowerLossLosesNothingAcknowledgedAndTearsNothing checks after each cut that SQLite finds the
+// databases sound and that nothing acknowledged is missing. The rows, their index, the counts in a
+// second table and a key outside the database must agree.
 func TestPowerLossLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
 	rounds, cuts := 2, 40
 	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
@@ -39,7 +39,7 @@ func TestPowerLossLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
 	var disk *vfs.MemFS
 	for seed := range rounds {
 		if seed%3 == 0 {
-			disk = nil // from nothing; the others go on from what the last cut of the round before left
+			disk = nil // begin anew; other rounds continue from the last cut of the round before
 		}
 		var o outcome
 		o, disk = crashRound(t, disk, crashMode{seed: uint64(seed), cuts: cuts})
@@ -52,8 +52,8 @@ func TestPowerLossLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
 	t.Log(total.did)
 }
 
-// TestPowerLossTestSeesFaults is the negative control: stores that acknowledge what they have not
-// synced, and that commit the key beside the database later.
+// TestPowerLossTestSeesFaults is the negative control: stores that acknowledge unsynced commits,
+// and stores that commit the key beside the database later.
 func TestPowerLossTestSeesFaults(t *testing.T) {
 	for _, c := range []struct {
 		mode         crashMode
@@ -77,9 +77,8 @@ func TestPowerLossTestSeesFaults(t *testing.T) {
 
 const crashDatabases = 2
 
-// crashKeeps are the percents of what was not synced that cuts keep, in turn. Those of 50 are
-// fewer, because Pebble tries every bit of a record whose checksum is wrong, which is most of the
-// time that the test takes.
+// crashKeeps are the percents of unsynced bytes that cuts keep, in turn. 50 is rare, because Pebble
+// tries every bit of a record whose checksum is wrong, which takes most of the test's time.
 var crashKeeps = []int{0, 100, 0, 100, 50, 0, 100, 0, 100, 0}
 
 type crashMode struct {
@@ -108,8 +107,8 @@ func (o *outcome) count(what string, n int) {
 	o.did[what] += n
 }
 
-// A cut is what a loss of power leaves, and the least and the most that each database may have on
-// it.
+// A cut is the disk that a loss of power leaves, and the least and the most commits that each
+// database may have on it.
 type cut struct {
 	disk         *vfs.MemFS
 	acked, begun [crashDatabases]uint64
@@ -205,7 +204,7 @@ func (p *power) MaybeError(op errorfs.Op) error {
 	for i, w := range p.walkers {
 		c.begun[i] = w.begun.Load()
 	}
-	p.cuts <- c // the disk stands still while it waits, so that the walkers do not run ahead of the checkers
+	p.cuts <- c // the disk stands still meanwhile, so the walkers do not run ahead of the checkers
 	if p.taken++; p.taken == p.mode.cuts {
 		p.on.Store(false)
 	}
@@ -229,8 +228,8 @@ var crashSchema = []Migration{{Name: "1", SQL: `
 	CREATE TABLE head (sequence INTEGER NOT NULL, count INTEGER NOT NULL);
 	INSERT INTO head VALUES (0, 0);`}}
 
-// crashOptions have the smallest cache, and large transactions make do with five pages, so that
-// they write pages before they commit.
+// crashOptions have the smallest cache, and large transactions use only five pages of it, so they
+// write pages before they commit.
 func crashOptions() Options { return Options{CacheBytes: 64 << 10} }
 
 func (w *walker) open(t *testing.T) {
@@ -264,7 +263,7 @@ func (w *walker) step(t *testing.T) {
 		exec(`PRAGMA cache_size = 5`)
 		insert(100 + w.rnd.IntN(100))
 		kind = "large commit"
-	case k < 80: // all of it is rolled back, after some was written
+	case k < 80: // all of it is rolled back, after some pages were written
 		exec(`PRAGMA cache_size = 5`)
 		insert(1 + w.rnd.IntN(200))
 		fails = true
@@ -327,9 +326,9 @@ func state(sequence, rows uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, sequence), rows)
 }
 
-// checkCut starts a store from what a cut left, as after a restart of the machine. What is in it is
-// checked in a copy of the keys, because Pebble is slow at single reads when it is built for the
-// race detector, and mostly read-only for the same reason.
+// checkCut starts a store from the disk of a cut, as after a restart of the machine. It checks a
+// copy of the keys, because Pebble's single reads are slow under the race detector. For the same
+// reason it mostly opens the store read-only.
 func checkCut(t *testing.T, sound *sync.Map, c cut) outcome {
 	o := outcome{did: map[string]int{"cut": 1}}
 	alive := (c.acked[0]+c.acked[1])%16 == 0
@@ -347,7 +346,7 @@ func checkCut(t *testing.T, sound *sync.Map, c cut) outcome {
 		case found.sequence < c.acked[i] || found.sequence > c.begun[i]:
 			o.faults = append(o.faults,
 				fmt.Sprintf("lost: commit %d of database %d, want %d to %d", found.sequence, i, c.acked[i], c.begun[i]))
-		case alive: // life goes on
+		case alive: // continue on it
 			w := &walker{rnd: rand.New(rand.NewPCG(found.sequence, found.rows)), store: &pebbleStore{db: db, prefix: byte(i)}}
 			w.open(t)
 			w.step(t)
@@ -370,8 +369,8 @@ func (k keys) sum() (s [sha256.Size]byte) {
 	return s
 }
 
-// checkDatabase returns what a database says of itself. The text of the error begins with the kind
-// of the fault. sound are the heads of databases that were found sound, by the sum of all keys:
+// checkDatabase returns the head of a database. The text of the error begins with the kind of the
+// fault. sound are the heads of databases that were found sound, by the sum of all keys:
 // consecutive cuts often leave the same.
 func checkDatabase(t *testing.T, sound *sync.Map, db *pebble.DB, i int) (h crashHead, err error) {
 	k := keys{}
@@ -415,8 +414,8 @@ func checkDatabase(t *testing.T, sound *sync.Map, db *pebble.DB, i int) (h crash
 	return h, nil
 }
 
-// freshFiles is a file system that makes a new file where Pebble would use one of its logs again:
-// MemFS takes the lock of CrashClone twice for that, and hangs if a clone is asked for in between.
+// freshFiles is a file system that makes a new file where Pebble would use one of its logs again.
+// For that, MemFS takes the lock of CrashClone twice, and hangs if a clone is made in between.
 type freshFiles struct{ vfs.FS }
 
 func (f freshFiles) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
@@ -434,15 +433,15 @@ func openPebble(fs vfs.FS, readOnly bool) (*pebble.DB, error) {
 	})
 }
 
-// quiet is a [pebble.Logger] that panics on what Pebble thinks is fatal.
+// quiet is a [pebble.Logger] that panics on Pebble's fatal errors.
 type quiet struct{}
 
 func (quiet) Infof(string, ...any)           {}
 func (quiet) Errorf(string, ...any)          {}
 func (quiet) Fatalf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
 
-// A pebbleStore is a [Store] under one byte of a Pebble database. With each update it commits a key
-// of its own.
+// A pebbleStore is a [Store] under one byte of a Pebble database. With each update it commits its
+// own key.
 type pebbleStore struct {
 	db     *pebble.DB
 	prefix byte

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A Database is one database in one keyspace, as long as its owner, an awake actor, is the only one
-// to change it. Its methods may be called from any goroutine.
+// A Database is one database in one keyspace, while only its owner, an awake actor, changes it. Its
+// methods may be called from any goroutine.
 type Database struct {
 	pool    *Pool
 	name    string
@@ -16,11 +16,11 @@ type Database struct {
 	// REQUIRES: pool.mu
 	closed bool
 	limits Limits   // complete
-	epoch  uint64   // grows when what connections remember is void
+	epoch  uint64   // grows when the caches of connections become invalid
 	writer *Session // has run a statement and not ended
-	idle   []*conn  // the one that was used last is at the end
+	idle   []*conn  // the last used one is at the end
 
-	extensions extensions // that its statements needed so far. REQUIRES: pool.mu
+	extensions extensions // that its statements have needed. REQUIRES: pool.mu
 }
 
 // EnableDecimal allows the functions of exact decimals, decimal_add and so on, in the statements of
@@ -28,14 +28,14 @@ type Database struct {
 func (d *Database) EnableDecimal() { d.decimal = true }
 
 // Write begins the write session. It opens nothing: the first statement does. There is one at a
-// time; the statements of a second fail with [ErrBusy]. ctx is asked for its Err while statements
-// run, and never for Done; when it has ended they fail with an error that wraps [ErrInterrupted]
-// and its cause. w is used only by the goroutine that runs a statement, or Commit.
+// time; the statements of a second fail with [ErrBusy]. While statements run, they read ctx.Err,
+// but not ctx.Done; when ctx has ended they fail with an error that wraps [ErrInterrupted] and its
+// cause. w is used only by the goroutine that runs a statement, or Commit.
 func (d *Database) Write(ctx context.Context, w Writer) *Session {
 	return d.session(ctx, w, w)
 }
 
-// Read begins a read session on what r shows.
+// Read begins a read session on r.
 func (d *Database) Read(ctx context.Context, r Reader) *Session {
 	return d.session(ctx, r, nil)
 }
@@ -49,10 +49,9 @@ func (d *Database) session(ctx context.Context, r Reader, w Writer) *Session {
 	return s
 }
 
-// Discard says that something which a Commit of this database handed to a Writer, or that an Import
-// put there, was dropped by the writer's owner, or that the keys were changed by others: what
-// connections remember is forgotten, which otherwise is taken for what is there. There must be no
-// write session.
+// Discard drops the caches of connections. Call it if the writer's owner dropped the pages of a
+// Commit or an Import, or if others changed the keys: the caches would then be wrong. There must be
+// no write session.
 func (d *Database) Discard() {
 	p := d.pool
 	p.mu.Lock()
@@ -66,7 +65,7 @@ func (d *Database) Discard() {
 }
 
 // Close closes the connections of the database, those in use when their session ends. Sessions
-// begun later fail with [ErrClosed]. Read sessions that were begun before may go on, and a write
+// begun later fail with [ErrClosed]. Read sessions begun before may continue, and so may a write
 // session that has run a statement.
 func (d *Database) Close() {
 	p := d.pool

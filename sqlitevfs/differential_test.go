@@ -14,9 +14,9 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// An author writes random statements that are often right, on a schema that it remembers as far as
-// is useful. What expressions are worth is for SQLite alone; here they are of each kind of value,
-// and some fail.
+// An author writes random statements that are often right. It remembers the schema as far as that
+// is useful. SQLite alone evaluates expressions; here they are of each kind of value, and some
+// fail.
 type author struct {
 	*rand.Rand
 }
@@ -73,7 +73,7 @@ func (a *author) statement() string {
 	case n < 54:
 		return "DELETE FROM " + a.table() + a.where() + a.pick("", "", " RETURNING rowid")
 	case n < 72:
-		// Which rows are first, or stand for a group, is not determined by less than this.
+		// Without this order, the first rows, and the row for a group, are not determined.
 		return "SELECT " + a.pick("rowid, *", "a, b, rowid", a.expression(3)+", rowid") + " FROM " +
 			a.table() + a.where() + " ORDER BY rowid" + a.pick("", " DESC", " LIMIT 3 OFFSET 1")
 	case n < 73:
@@ -116,7 +116,7 @@ func (a *author) createTable() string {
 		a.pick("", " DEFAULT 'dflt'", " BLOB", " REFERENCES t1 (a)") + ")"
 }
 
-// outcome is what a statement said: rows, columns, or the code of its error.
+// outcome is the result of a statement: rows, columns, or the code of its error.
 func outcomeOf(columns []string, rows []string, err error) string {
 	if err != nil {
 		var e *Error
@@ -161,7 +161,7 @@ func sessionSQL(db asker, text string) string {
 	return outcomeOf(readRows(rows, "%q"))
 }
 
-// newPlain returns a plain database in memory, which knows nothing of turns.
+// newPlain returns a plain database in memory, without turns.
 func newPlain(t *testing.T) *sqlite3.Conn {
 	t.Helper()
 	plain, err := sqlite3.Open(":memory:")
@@ -174,7 +174,7 @@ func newPlain(t *testing.T) *sqlite3.Conn {
 
 // Random statements have the same outcome in a session as in a plain database. Turns end where no
 // transaction is open, and now and then everything is read back from the store. Between them are
-// turns that are rolled back, of which the plain database does not hear.
+// turns that are rolled back, which the plain database does not run.
 func TestStatementsHaveTheOutcomeThatTheyHaveInAPlainDatabase(t *testing.T) {
 	runs, length := 6, 300
 	if os.Getenv("CAIRN_LONG") != "" {
@@ -224,8 +224,8 @@ func differential(t *testing.T, seed uint64, length int) {
 	}
 	compare := func(text string) {
 		t.Helper()
-		// A statement of a turn is in a transaction. That makes a difference: SQLite undoes less of
-		// some statements that fail.
+		// A statement of a turn is in a transaction. That matters: SQLite undoes less of some
+		// failed statements.
 		alone := plain.GetAutocommit() && !controls.MatchString(text)
 		if alone {
 			must(t, plain.Exec("BEGIN"), text)
@@ -252,7 +252,7 @@ func differential(t *testing.T, seed uint64, length int) {
 		compare("PRAGMA integrity_check")
 		end(true)
 		switch a.IntN(6) {
-		case 0: // what is not committed leaves no trace
+		case 0: // uncommitted changes leave no trace
 			begin()
 			for range 5 {
 				if text := a.statement(); !strings.HasPrefix(text, "PRAGMA") {

@@ -22,6 +22,6 @@
 // Keys are those of package keyspace: 09 00 00 is the [Metadata], 09 01 00 and a big-endian u32 a
 // page of the database file, counted from 0. A page of 4,096 bytes is stored in its present state
 // or in an earlier one. In the second case the value of the metadata has a patch with the changes
-// since. The pages with their patches, one after the other, are a database file that any SQLite
-// opens; [Export] writes that file.
+// since. The patched pages in order are a database file that any SQLite opens; [Export] writes that
+// file.
 package sqlitevfs

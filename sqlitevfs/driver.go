@@ -9,17 +9,17 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// open is what is open in a session. Access needs the session's mutex.
+// open has the open transactions and rows of a session. Access needs the session's mutex.
 type open struct {
 	tx   []*transaction // savepoints, the innermost last
-	rows *rows          // statements that are being read, in a list
+	rows *rows          // statements whose rows are being read, in a list
 }
 
 // newHandle returns the handle of a session. The end of the session closes it.
 func newHandle(s *Session) *sql.DB { return sql.OpenDB(connector{s}) }
 
-// A connector makes links. It is its own driver, which opens nothing by name: a database is reached
-// through its session.
+// A connector makes links. It is its own driver, which cannot open a database by name: only its
+// session opens it.
 type connector struct{ s *Session }
 
 // Connect implements driver.Connector.
@@ -35,7 +35,7 @@ func (k connector) Open(string) (driver.Conn, error) {
 
 // A link is a connection of database/sql. All links of a session use its native connection and its
 // transaction. Each call enters the session, so one link may be read while another writes, and a
-// call after the session's end does no harm.
+// call after the session's end is harmless.
 type link struct {
 	s  *Session
 	tx *transaction // begun by BeginTx on this link
@@ -58,7 +58,7 @@ func (l *link) Close() error { return nil }
 // IsValid implements driver.Validator.
 func (l *link) IsValid() bool { return true }
 
-// ResetSession implements driver.SessionResetter: there is no state but the session's.
+// ResetSession implements driver.SessionResetter: a link has no state of its own.
 func (l *link) ResetSession(context.Context) error { return nil }
 
 // CheckNamedValue implements driver.NamedValueChecker.
@@ -92,7 +92,7 @@ func (l *link) PrepareContext(ctx context.Context, text string) (_ driver.Stmt, 
 	}
 	inputs := st.parameters
 	if st.names != nil {
-		inputs = -1 // an argument may stand for several parameters: they are counted when they are bound
+		inputs = -1 // an argument may be used for several parameters: they are counted when they are bound
 	}
 	c.cache.put(st)
 	if tail != "" {
@@ -135,9 +135,9 @@ func (l *link) ExecContext(ctx context.Context, text string, args []driver.Named
 	}
 }
 
-// QueryContext implements driver.QueryerContext. All statements but the last are run to their end;
-// the rows are those of the last, which is run up to its first row, so that a statement that
-// changes something does so if nobody reads a row.
+// QueryContext implements driver.QueryerContext. It runs all statements to their end except the
+// last, whose rows it returns. It runs the last up to its first row, so a statement that changes
+// something does so even if no row is read.
 func (l *link) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (_ driver.Rows, err error) {
 	defer l.s.observed(text, l.s.began(), &err)
 	c, err := l.s.enter(ctx)
@@ -169,8 +169,8 @@ func (l *link) QueryContext(ctx context.Context, text string, args []driver.Name
 	}
 }
 
-// next returns the first statement of a text with its arguments set, and the rest of the text. It
-// may be run on this link.
+// next returns the first statement of a text with its arguments set, and the rest of the text. The
+// statement may be run on this link.
 func (l *link) next(ctx context.Context, c *conn, text string, args []driver.NamedValue,
 	used *int) (*statement, string, error) {
 	if l.tx != nil && l.tx.over {
@@ -198,7 +198,7 @@ func (l *link) next(ctx context.Context, c *conn, text string, args []driver.Nam
 	return st, tail, nil
 }
 
-// run runs a statement to its end and says in r, if it is not nil, what it did.
+// run runs a statement to its end and stores its result in r, if r is not nil.
 func (l *link) run(ctx context.Context, c *conn, st *statement, r *result) error {
 	switch {
 	case st.class != runOrdinary:
@@ -231,7 +231,7 @@ func (s *Session) ran(ctx context.Context, c *conn, st *statement, err error) er
 	return nil
 }
 
-// guard turns a panic of the library for lack of memory into an error. It is deferred.
+// guard turns the library's panic on lack of memory into an error. It is deferred.
 func (s *Session) guard(err *error) {
 	if p := recover(); p != nil {
 		*err = s.recovered(p)
@@ -247,8 +247,8 @@ func isVacuum(err error) bool {
 	return ok && e.Message == "cannot VACUUM from within a transaction"
 }
 
-// vacuum runs a VACUUM between two transactions of the session. If it is another statement, which
-// says the same by RAISE, that keeps its error.
+// vacuum runs a VACUUM between two transactions of the session. Another statement, which gave the
+// same error by RAISE, keeps its error.
 func (s *Session) vacuum(c *conn, st *statement, refused error) error {
 	is, into, err := c.isVacuum(st.text)
 	switch {
@@ -272,8 +272,8 @@ func (s *Session) vacuum(c *conn, st *statement, refused error) error {
 	})
 }
 
-// isVacuum reports whether a statement is a VACUUM, and whether it has an INTO: then the register
-// of the file's name is not 0 in its opcode.
+// isVacuum reports whether a statement is a VACUUM, and whether it has an INTO: then its opcode has
+// a register for the file's name, which is not 0.
 func (c *conn) isVacuum(text string) (is, into bool, err error) {
 	native, _, err := c.db.Prepare("EXPLAIN " + text)
 	if err != nil {
@@ -297,9 +297,9 @@ func (r result) LastInsertId() (int64, error) { return r.id, nil }
 // RowsAffected implements driver.Result.
 func (r result) RowsAffected() (int64, error) { return r.changes, nil }
 
-// prepared is the driver.Stmt of database/sql: a text that compiled. What it compiled to is kept by
-// the native connection, and taken from there for each use, so a statement can be run while its own
-// rows are read.
+// prepared is the driver.Stmt of database/sql: a text that compiled. The native connection keeps
+// the compiled statement and provides it for each use, so a statement can run while its own rows
+// are read.
 type prepared struct {
 	l      *link
 	text   string

@@ -75,11 +75,11 @@ func TestArgumentsFindTheirParameters(t *testing.T) {
 			}
 			errorIf(t, err != nil || got != c.want, "%s: %q, %v; want %q", c.text, got, err, c.want)
 		}
-		for _, n := range []int{10, keptBound + 1, 20} { // an argument that is left out is not that of the run before
+		for _, n := range []int{10, keptBound + 1, 20} { // a missing argument is not taken from the run before
 			db.want("SELECT length(?), ?", fmt.Sprintf("%d|b", n), strings.Repeat("a", n), "b")
 			db.fails(nil, "parameters", "SELECT length(?), ?", "a")
 		}
-		for level := sql.LevelDefault; level <= sql.LevelLinearizable; level++ { // transactions have any
+		for level := sql.LevelDefault; level <= sql.LevelLinearizable; level++ { // all levels are accepted
 			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
 			must(t, err, level)
 			must(t, tx.Commit(), level)
@@ -137,7 +137,7 @@ func TestHandleIsUsedByManyGoroutines(t *testing.T) {
 						return
 					}
 					rows.Next()
-					cancel() // database/sql closes the rows from a goroutine of its own
+					cancel() // database/sql closes the rows from its own goroutine
 					rows.Close()
 				}
 			})
@@ -181,8 +181,8 @@ func TestRunawayStatementIsInterrupted(t *testing.T) {
 	const endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
 	cause := errors.New("enough")
 	// late executes a statement with a deadline that passes while it runs. On a slow machine a
-	// short one may have passed before the statement was begun, which package database/sql notices
-	// by itself.
+	// short one may pass before the statement begins; then package database/sql returns the error
+	// itself.
 	const soon = 20 * time.Millisecond
 	late := func(db handle, after time.Duration, text string) (err error) {
 		for ; after < time.Minute; after *= 2 {
@@ -200,7 +200,7 @@ func TestRunawayStatementIsInterrupted(t *testing.T) {
 		wantErr(t, late(db, soon, endless+"SELECT count(*) FROM n"), cause)
 		db.run("INSERT INTO t VALUES (1)") // reading was interrupted: nothing is lost
 	})
-	// And a write that is takes the turn with it.
+	// And an interrupted write ends the turn too.
 	wantErr(t, r.try(context.Background(), func(db handle) (err error) {
 		for after := soon; err == nil && after < time.Minute; after *= 2 { // until one has begun to write
 			late(db, after, endless+"INSERT INTO t SELECT i FROM n")
@@ -210,7 +210,7 @@ func TestRunawayStatementIsInterrupted(t *testing.T) {
 		return nil
 	}), ErrInterrupted)
 	r.sound("SELECT a FROM t", "1")
-	// By the context of the session. Whether the turn counts is for its owner to say.
+	// By the context of the session. The owner decides whether the turn counts.
 	ctx, cancel := context.WithCancelCause(context.Background())
 	x := r.session(r.db.Write(ctx, r.store.writer()), nil)
 	x.run("CREATE TABLE u (v)")
@@ -226,7 +226,7 @@ func TestRunawayStatementIsInterrupted(t *testing.T) {
 	wantErr(t, errOf(x.Migrate(migrationsOf(endless+"SELECT sum(i) FROM n"))), cause)
 }
 
-// wantBound checks that an error is target and names the bound that is passed, and by what.
+// wantBound checks that an error is target, and names the bound and the actual value.
 func wantBound(t *testing.T, err, target error, what string, limit, actual int64) {
 	t.Helper()
 	e, ok := errors.AsType[*LimitError](err)

@@ -11,7 +11,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// What errors of this package are, for errors.Is.
+// The kinds of errors of this package, for errors.Is.
 var (
 	ErrFull   = errors.New("database or disk is full") // quota, TurnBytes, Temporary
 	ErrMemory = errors.New("out of memory")            // ConnMemory, C's stack
@@ -29,14 +29,14 @@ var (
 	ErrCorrupt         = errors.New("the database is corrupt")       // SQLITE_CORRUPT, SQLITE_NOTADB, a missing page
 )
 
-// A LimitError says which bound is passed, and by what.
+// A LimitError says which bound is exceeded, and by what value.
 type LimitError struct {
 	Err           error  // [ErrFull], [ErrMemory] or [ErrTooBig]
-	What          string // what is too large, as in "pages that the turn changes"
-	Limit, Actual int64  // bytes, or a depth or count; Actual is one more than Limit if SQLite stopped there, so that nobody knows it
+	What          string // the object that is too large, as in "pages that the turn changes"
+	Limit, Actual int64  // bytes, or a depth or count; Actual is Limit+1 if SQLite stopped there, because the real value is unknown
 }
 
-// Error returns the bound and what was needed.
+// Error returns the bound and the actual value.
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("%s: %d bytes are over the limit of %d", e.What, e.Actual, e.Limit)
 }
@@ -47,12 +47,12 @@ func (e *LimitError) Unwrap() error { return e.Err }
 // An Error is an error of SQLite. It is one of the variables above for errors.Is.
 type Error struct {
 	Code    int    // SQLite's extended result code, https://sqlite.org/rescode.html
-	Message string // SQLite's own, as in "UNIQUE constraint failed: note.id"
-	SQL     string // from where the error is, at most 200 bytes; may be empty
+	Message string // SQLite's message, as in "UNIQUE constraint failed: note.id"
+	SQL     string // from the error on, up to 200 bytes; may be empty
 	Err     error  // the cause: of a Reader or Writer, of a context; may be nil
 }
 
-// maxErrorSQL is how much of a statement an error quotes, in bytes.
+// maxErrorSQL bounds the part of a statement that an error quotes, in bytes.
 const maxErrorSQL = 200
 
 // Error returns the message and the cause.
@@ -107,9 +107,9 @@ func sentinel(code sqlite3.ErrorCode) error {
 	return nil
 }
 
-// wrap turns an error of the library into an *Error. Others, and nil, are returned as they are,
-// also those of a Reader or Writer that wrap one of the library's. sql is quoted where SQLite does
-// not say where in the statement the error is.
+// wrap turns an error of the library into an *Error. It returns others, and nil, as they are, even
+// an error of a Reader or Writer that wraps one of the library. It quotes sql if SQLite gives no
+// position of the error.
 func wrap(err error, sql string) error {
 	e := &Error{SQL: sql}
 	switch err := err.(type) {
@@ -143,15 +143,15 @@ func wrap(err error, sql string) error {
 	return e
 }
 
-// outOfMemory reports whether a recovered panic is that of the library when the heap of a
-// connection is used up.
+// outOfMemory reports whether a recovered panic is the library's panic for a full heap of a
+// connection.
 func outOfMemory(p any) bool {
 	err, ok := p.(error)
 	if !ok {
 		return false
 	}
-	// The library's value is of an internal type, so its text is all there is to know it by; a test
-	// holds on to that.
+	// The library's value has an internal type, so only its text identifies it; a test checks the
+	// text.
 	return err.Error() == "sqlite3: out of memory" || errors.Is(err, syscall.ENOMEM)
 }
 
@@ -161,15 +161,15 @@ func memoryError(p any) error {
 	switch {
 	case !outOfMemory(p):
 		return nil
-	case ok && errors.Is(err, syscall.ENOMEM): // no bound of a connection: the machine has no more
+	case ok && errors.Is(err, syscall.ENOMEM): // the machine has no memory left; this is no bound of a connection
 		return &Error{Code: int(sqlite3.BUSY), Message: "the machine has no memory left", Err: err}
 	}
 	return &Error{Code: int(sqlite3.NOMEM), Message: ErrMemory.Error()}
 }
 
-// limited adds the bound to an error of SQLite that says that one is passed, unless it has a cause.
-// statement and value are the lengths of the text that was compiled and of the longest argument; 0
-// if there was none.
+// limited adds the bound to an error of SQLite about an exceeded limit, unless the error has a
+// cause. statement and value are the lengths of the text that was compiled and of the longest
+// argument; 0 if there was none.
 func limited(err error, l Limits, statement, value int) error {
 	e, ok := err.(*Error)
 	if !ok || e.Err != nil {

@@ -15,16 +15,16 @@ import (
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
-// check stands for what a program does about an error.
+// check stands for a program's error handling.
 func check(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// A memoryStore is about the smallest store that a database can live in: a sorted map in memory. A
-// commit replaces the map, so a snapshot is the map that is there. A store on a disk has the same
-// methods, and Update returns when the disk has everything.
+// A memoryStore is about the smallest store for a database: a map in memory. A commit replaces the
+// map, so a snapshot is the current map. A store on a disk has the same methods, and its Update
+// returns when everything is on the disk.
 type memoryStore struct {
 	updating sync.Mutex
 	mu       sync.Mutex
@@ -91,8 +91,8 @@ var migrations = []sqlitevfs.Migration{
 		END;`},
 }
 
-// A database in a store of one's own: Open applies what is missing of the schema, Update is a
-// transaction, View reads the last commit.
+// A database in your own store: Open applies missing migrations, Update is a transaction, View
+// reads the last commit.
 func Example() {
 	ctx := context.Background()
 	db, err := sqlitevfs.Open(ctx, &memoryStore{}, migrations, sqlitevfs.Options{})
@@ -105,7 +105,7 @@ func Example() {
 	})
 	fmt.Println("update:", err)
 
-	// What an update that fails has done vanishes.
+	// The changes of a failed update vanish.
 	err = db.Update(ctx, func(tx *sql.DB) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM note`)
 		check(err)
@@ -133,7 +133,7 @@ func Example() {
 	// view: <nil>
 }
 
-// Transactions inside an update are savepoints of it, so code that begins and commits its own works
+// Transactions inside an update are savepoints of it, so code with its own begins and commits works
 // unchanged.
 func ExampleDB_Update() {
 	ctx := context.Background()
@@ -195,7 +195,7 @@ func ExampleDatabase_Write() {
 		return err
 	})
 	if err != nil {
-		database.Discard() // what the store did not commit, the connection must not remember
+		database.Discard() // the connection must not remember pages that the store did not commit
 		panic(err)
 	}
 
@@ -225,8 +225,8 @@ func ExampleSession_Migrate() {
 	database := pool.Database("notes")
 	defer database.Close()
 
-	// What would happen? A trial is on a Database of its own, because what a connection remembers
-	// of it is of no use to others.
+	// What would happen? A trial has its own Database, because others cannot use the connection's
+	// caches.
 	try := func(r sqlitevfs.Reader, ms []sqlitevfs.Migration) ([]string, error) {
 		d := pool.Database("trial")
 		defer d.Close()
@@ -240,7 +240,7 @@ func ExampleSession_Migrate() {
 	applied, err := try(snapshot, migrations)
 	fmt.Println("trial:", applied, err)
 
-	// Do it, in the transaction of the caller's.
+	// Do it, in the caller's transaction.
 	err = store.Update(ctx, func(w sqlitevfs.Writer) error {
 		s := database.Write(ctx, w)
 		defer s.Rollback()
@@ -254,8 +254,8 @@ func ExampleSession_Migrate() {
 	})
 	check(err)
 
-	// The metadata tells without a connection what is left to do, here by a program with one more
-	// migration.
+	// The metadata shows the pending migrations without a connection, here in a program with one
+	// more migration.
 	after, err := store.Snapshot(ctx)
 	check(err)
 	defer after.Close()

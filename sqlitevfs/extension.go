@@ -10,9 +10,9 @@ import (
 	"github.com/ncruces/go-sqlite3/ext/vec1"
 )
 
-// extensions is a set of extensions. Registering them costs 0.2 ms, several times what it takes to
-// open a connection, so a connection gets one when a statement asks for it, and the next connection
-// of the database gets it at once.
+// extensions is a set of extensions. Registering them costs 0.2 ms, several times as much as
+// opening a connection. So a connection registers one when a statement needs it, and the database's
+// next connection registers it at once.
 type extensions uint8
 
 const (
@@ -43,8 +43,8 @@ func extensionOf(name string) extensions {
 	return 0
 }
 
-// missing returns the extension that a statement lacked, after the text of its error, or 0. It does
-// not believe an error whose text the statement has made up: it may be run again.
+// missing returns the extension that a statement lacked, from the text of its error, or 0. It
+// ignores an error whose text the statement itself has made: the statement may be run again.
 func missing(err error) extensions {
 	var code sqlite3.ErrorCode
 	if !errors.As(err, &code) {
@@ -72,8 +72,8 @@ func notInName(r rune) bool {
 	return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 }
 
-// extend registers the extension that a statement lacked, and returns true if it is worth to try
-// the statement again.
+// extend registers the extension that a statement lacked, and returns true if the statement is
+// worth another try.
 func (c *conn) extend(err error) bool {
 	e := missing(err) &^ c.extensions
 	return e != 0 && c.register(e) == nil

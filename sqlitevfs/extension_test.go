@@ -57,7 +57,7 @@ func TestExtensionsWork(t *testing.T) {
 			r.sound(s.query, s.want)
 			r.db.Discard() // closes the connection that wrote
 			r.turn(func(db handle) { db.sound(s.query, s.want) })
-			fresh := r.again(Options{}) // knows nothing of what was needed
+			fresh := r.again(Options{}) // does not know the needed extensions
 			fresh.sound(s.query, s.want)
 			fresh.turn(func(db handle) {
 				db.run("VACUUM")
@@ -76,8 +76,8 @@ func TestExtensionIsFoundForSchemasThatCannotBeReadWithoutIt(t *testing.T) {
 	}
 }
 
-// TestFunctionsReturnWhatThoseOfSQLiteReturn compares them with a connection of the library's, on
-// values of each kind.
+// TestFunctionsReturnWhatThoseOfSQLiteReturn compares them with a plain connection of the library,
+// on values of each kind.
 func TestFunctionsReturnWhatThoseOfSQLiteReturn(t *testing.T) {
 	t.Parallel()
 	plain := newPlain(t)
@@ -112,8 +112,8 @@ func TestFunctionsReturnWhatThoseOfSQLiteReturn(t *testing.T) {
 	})
 }
 
-// TestFunctionsOfLongArgumentsEnd makes calls that take less than a second. SQLite's own functions
-// need from 10 s to minutes for each.
+// TestFunctionsOfLongArgumentsEnd makes calls that take less than a second. With SQLite's own
+// functions each takes from 10 s to minutes.
 func TestFunctionsOfLongArgumentsEnd(t *testing.T) {
 	newRig(t, Options{}).view(func(db handle) {
 		for text, want := range map[string]string{
@@ -148,7 +148,7 @@ func nested(n int) string {
 	return b.String()
 }
 
-// newLogged returns a rig and its log, which tells of memory that was lost.
+// newLogged returns a rig and its log, which reports lost memory.
 func newLogged(t *testing.T, texts ...string) (*rig, *bytes.Buffer) {
 	log := new(bytes.Buffer)
 	return newRig(t, Options{Logger: slog.New(slog.NewTextHandler(log, nil))}, texts...), log
@@ -163,7 +163,7 @@ func TestStatementThatIsTooComplexCostsItsSessionOnly(t *testing.T) {
 	for _, text := range []string{"SELECT * FROM v300", chain + " SELECT * FROM c900"} {
 		wantError(t, r.try(context.Background(), func(db handle) error {
 			db.run("INSERT INTO v0 VALUES (1)")
-			rows, err := db.Query("SELECT 1 UNION ALL SELECT 2") // is open meanwhile
+			rows, err := db.Query("SELECT 1 UNION ALL SELECT 2") // stays open meanwhile
 			must(t, err)
 			defer rows.Close()
 			tx, err := db.Begin()
@@ -196,7 +196,7 @@ func TestLimitsStopStatementsBeforeTheStackEnds(t *testing.T) {
 			err := errOf(answer(db, text))
 			errorIf(t, err == nil || errors.Is(err, ErrMemory), "%.40s: %v", text, err)
 		}
-		for _, text := range []string{ // what the limits leave
+		for _, text := range []string{ // the limits allow these
 			deep("SELECT * FROM (", "SELECT 1", ")", 60),
 			deep("SELECT sum(a) OVER () AS a FROM (", "SELECT 1 AS a", ")", 60),
 			"SELECT 1 WHERE random()" + strings.Repeat(" AND random()", 480),
@@ -225,7 +225,7 @@ func TestLongNamesAreErrors(t *testing.T) {
 	errorIf(t, log.Len() > 0, "memory was lost: %.300s", log)
 }
 
-// panicky is a store that panics when its pages are read, or already when the database is opened.
+// panicky is a store that panics when its pages are read, or even when the database is opened.
 type panicky struct {
 	Reader
 	opened bool
@@ -253,6 +253,6 @@ func TestPanicOfTheStoreIsPassedOn(t *testing.T) {
 		}
 		x.Rollback()
 		s := r.pool.Stats()
-		errorIf(t, s.Open != 1 || s.InUse != 0, "%+v", s) // the one that wrote
+		errorIf(t, s.Open != 1 || s.InUse != 0, "%+v", s) // the connection that wrote
 	}
 }

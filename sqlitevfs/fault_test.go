@@ -47,7 +47,7 @@ type armed struct {
 	at    string // the call that failed
 }
 
-// The counts of rows in total have to agree with the table at all times.
+// The counts of rows in total must always agree with the table.
 const faultSchema = `CREATE TABLE t (id INTEGER PRIMARY KEY, v BLOB, w INT);
 CREATE INDEX by_w ON t (w);
 CREATE TABLE total (n INT); INSERT INTO total VALUES (0);
@@ -60,10 +60,10 @@ func manyRows(from, to int) string {
 	return fmt.Sprintf("INSERT INTO t SELECT value, zeroblob(1500 + value), value * 7 %% 101 FROM generate_series(%d, %d);", from, to)
 }
 
-// faultTurn is what a turn does, one statement after the other.
+// faultTurn has the statements of a turn, in order.
 var faultTurn = []string{
 	"UPDATE t SET w = w + 1 WHERE id % 3 = 0",
-	manyRows(1000, 1060), // more than the cache, so that pages are written early
+	manyRows(1000, 1060), // more than the cache holds, so pages are written early
 	"SAVEPOINT a",
 	"DELETE FROM t WHERE id > 20",
 	manyRows(2000, 2030),
@@ -72,16 +72,16 @@ var faultTurn = []string{
 	"CREATE TABLE other (v); INSERT INTO other VALUES (zeroblob(20000)); DROP TABLE other",
 }
 
-// digest returns what a database says of its rows, and whether it is sound.
+// digest returns a digest of a database's rows, after a check that it is sound.
 func (r *rig) digest() string {
 	r.t.Helper()
 	r.sound()
 	return r.ask(faultDigest)
 }
 
-// TestFaultAtAnyCallLeavesTheOldOrTheNewState refuses one call of a turn after the other. The first
-// refusal is the error, and once a publish has failed the session neither reads nor writes: what
-// was put is no longer what it was.
+// TestFaultAtAnyCallLeavesTheOldOrTheNewState refuses each call of a turn in turn. The first
+// refusal is the error. After a failed publish the session neither reads nor writes: the Writer's
+// pages have partly changed.
 func TestFaultAtAnyCallLeavesTheOldOrTheNewState(t *testing.T) {
 	t.Parallel()
 	for i, kind := range faultKinds {
@@ -148,7 +148,7 @@ func TestFaultAtAnyCallLeavesTheOldOrTheNewState(t *testing.T) {
 							fault.calls > n, "call %d failed in a publish: changed %v, %d calls after that", n, changed, fault.calls-n)
 					}
 					same(t, r.ask(faultDigest), old, n)
-					if failed%10 == 2 { // the next turn goes on from there, whatever happened to the connection
+					if failed%10 == 2 { // the next turn continues from there, regardless of the connection's state
 						same(t, whole(), next, n)
 					}
 				}
@@ -159,8 +159,8 @@ func TestFaultAtAnyCallLeavesTheOldOrTheNewState(t *testing.T) {
 	}
 }
 
-// TestTurnsThatIgnoreFaultsStayConsistent goes on after statements that failed, as a handler may,
-// and commits.
+// TestTurnsThatIgnoreFaultsStayConsistent continues after failed statements, as a handler may, and
+// commits.
 func TestTurnsThatIgnoreFaultsStayConsistent(t *testing.T) {
 	t.Parallel()
 	for _, kind := range faultKinds {
@@ -214,7 +214,7 @@ func TestReadSessionsSurviveFaults(t *testing.T) {
 	}
 	for n := 1; n < calls; n++ {
 		r.db.Close()
-		r.open("test") // a connection of its own; the second time it is there
+		r.open("test") // first a new connection, then the same one
 		for range 2 {
 			from, calls := r.store.snapshot(), 0
 			from.fault = func(string, []byte) error {
@@ -234,7 +234,7 @@ func TestReadSessionsSurviveFaults(t *testing.T) {
 }
 
 // TestSessionGoesOnAfterAVacuumThatFailed makes VACUUM fail at each of its calls. It has no journal
-// then, so either the session is over, or what it goes on with is sound.
+// then, so either the session is over, or its database is sound.
 func TestSessionGoesOnAfterAVacuumThatFailed(t *testing.T) {
 	r := newRig(t, Options{}, faultSchema, manyRows(1, 60))
 	poisoned, went := 0, 0
@@ -263,7 +263,7 @@ func TestSessionGoesOnAfterAVacuumThatFailed(t *testing.T) {
 		must(t, errOf(x.Session.Commit()), n)
 		after := r.on(x.w)
 		after.sound("SELECT count(*), (SELECT n FROM total) FROM t", "21|21")
-		// And the connection that did that is sound, too.
+		// And that connection is sound, too.
 		next := r.writeTo(after.store.writer())
 		next.run("DELETE FROM t WHERE id % 2 = 0;" + manyRows(300, 340))
 		must(t, errOf(next.Session.Commit()))

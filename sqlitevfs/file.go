@@ -15,49 +15,48 @@ import (
 
 type page = [PageSize]byte
 
-// keptOverlay is up to how many pages an overlay had that is kept, empty, for the next turn: a map
-// does not shrink.
+// keptOverlay is the most pages that an overlay may have had to be kept, empty, for the next turn:
+// a map does not shrink.
 const keptOverlay = 256
 
 const (
 	pageKeySize = 7
-	// pageCost is what a new page takes of the room of a Writer, in bytes.
+	// pageCost is the room of a Writer that a new page takes, in bytes.
 	pageCost = PageSize + pageKeySize
-	// Where in page 1 the length of the database is, in pages: 4 bytes, big-endian.
+	// Offset in page 1 of the length of the database, in pages: 4 bytes, big-endian.
 	headerPages = 28
-	// Where the change counter is, and the bytes that are read with it.
+	// Offset of the change counter, and the length of the bytes read with it.
 	headerStamp, stampSize = 24, 16
-	// Where the schema cookie is.
+	// Offset of the schema cookie.
 	headerCookie = 40
 )
 
-// A file is the database file of one native connection. Between sessions it has nothing to read
-// from.
+// A file is the database file of one native connection. Between sessions it has no Reader.
 //
-// A page is looked for in the overlay, which holds what SQLite has written and not yet synced, and
-// then in the Reader of the session. SQLite calls [file.SyncSuper] at the end of the first phase of
-// a commit, after it has written all pages: there the overlay is put into the Writer, if the
-// session has said that it commits. SQLite also syncs while it rolls back a transaction of which
-// pages were written early; that is why it is the session that says. Whatever is in the overlay
-// when a transaction has ended otherwise is dropped.
+// A page is read from the overlay, which has the pages that SQLite has written and not yet synced,
+// or else from the Reader of the session. SQLite calls [file.SyncSuper] at the end of the first
+// phase of a commit, after it has written all pages. There the overlay is put into the Writer, if
+// the session has set committing. It must be the session, because SQLite also syncs while it rolls
+// back a transaction with pages written early. If a transaction ends otherwise, the overlay is
+// dropped.
 //
-// The batch-atomic interface of SQLite is not offered: as the library is compiled, it leaves the
-// change counter alone, so that a second connection reads old pages from its cache.
+// SQLite's batch-atomic interface is not offered: as the library is compiled, it does not update
+// the change counter, so a second connection would read old pages from its cache.
 type file struct {
 	write   bool
 	buffers *buffers
-	limit   int64 // of the bytes that a session writes
+	limit   int64 // of the bytes written in a session
 	stop    *stopper
 
 	r Reader
 	w Writer // nil in a read session
 
 	meta       Metadata // as of the last publish
-	metaLength int      // of the value that is there, or -1
+	metaLength int      // of the stored value, or -1
 	patches    patches  // as of the last publish
 	stored     stored   // nothing in a read session
-	loaded     []byte   // what patches refer to that were read
-	runs       []byte   // of the patch that is being made
+	loaded     []byte   // memory of the patches that were read
+	runs       []byte   // of the patch being made
 	pages      uint32   // the length of the file, with the overlay
 	base       uint32   // pages from here on are not in the Reader, or were cut off
 
@@ -67,12 +66,12 @@ type file struct {
 	committing bool  // syncs publish
 	published  bool  // the Writer was changed in this session
 	spent      int64 // bytes that were published in this session
-	fault      error // why the operation failed that runs: the first error, for what SQLite tries after it fails as well
-	torn       error // why a publish failed in the middle: the Reader shows a part of it, and is no longer read
-	outside    bool  // the Reader or the Writer is being called: a panic is theirs
+	fault      error // the first error of the running operation: SQLite may try more after it
+	torn       error // error of a publish that failed in the middle: the Reader has a part of it, and is no longer read
+	outside    bool  // the Reader or the Writer is being called: a panic is from it
 
-	// stamp is where page 1 has its change counter, which SQLite reads at the beginning of each
-	// transaction in a read session. It is remembered between sessions as long as the page is the
+	// stamp is the part of page 1 with the change counter, which SQLite reads at the beginning of
+	// each transaction in a read session. It is remembered between sessions while the page is the
 	// same.
 	stamp   [stampSize]byte
 	stamped bool
@@ -83,7 +82,7 @@ type file struct {
 	value []byte // of the metadata, while it is read or put
 }
 
-// begin attaches the file to what a session reads, and writes if w is not nil.
+// begin attaches the file to the Reader of a session, and to the Writer if w is not nil.
 func (f *file) begin(r Reader, w Writer, m Metadata, length int) {
 	f.r, f.w = r, w
 	f.meta, f.metaLength = m, length
@@ -91,7 +90,7 @@ func (f *file) begin(r Reader, w Writer, m Metadata, length int) {
 	f.committing, f.published, f.spent, f.fault, f.torn = false, false, 0, nil, nil
 }
 
-// open attaches the file to what a session reads, and reads the metadata and the patches.
+// open attaches the file to a Reader and a Writer, and reads the metadata and the patches.
 func (f *file) open(r Reader, w Writer) error {
 	m, value, err := readMetadata(r, f.value[:0])
 	if err != nil {
@@ -108,7 +107,7 @@ func (f *file) open(r Reader, w Writer) error {
 	return f.load(value)
 }
 
-// load takes the patches out of the value of the metadata, which begin was told of; nil is none.
+// load reads the patches from the value of the metadata that begin got; nil is none.
 func (f *file) load(value []byte) (err error) {
 	f.loaded = f.loaded[:0]
 	if len(value) > metadataSize {
@@ -118,14 +117,14 @@ func (f *file) load(value []byte) (err error) {
 	return err
 }
 
-// finish detaches the file, and drops what was written and not published.
+// finish detaches the file, and drops unpublished pages.
 func (f *file) finish() {
 	f.drop()
 	f.ahead.drop(f.buffers)
 	f.r, f.w, f.fault, f.torn = nil, nil, nil, nil
 }
 
-// drop forgets what was written since the last publish.
+// drop drops the pages written since the last publish.
 func (f *file) drop() {
 	for _, n := range f.order {
 		f.buffers.putPage(f.overlay[n])
@@ -139,8 +138,8 @@ func (f *file) drop() {
 	f.pages, f.base = f.meta.Pages, f.meta.Pages
 }
 
-// leave notes that the Reader or the Writer is called, unless it reports false: the call into
-// SQLite was stopped.
+// leave records that the Reader or the Writer is called. It returns false if the call into SQLite
+// was stopped.
 func (f *file) leave() bool {
 	if !f.stop.outside() {
 		return false
@@ -149,14 +148,14 @@ func (f *file) leave() bool {
 	return true
 }
 
-// enter notes that the Reader or the Writer has returned.
+// enter records that the Reader or the Writer has returned.
 func (f *file) enter() {
 	f.outside = false
 	f.stop.inside()
 }
 
-// fail keeps the cause of an error, of which SQLite passes on no more than a code. It ends what is
-// committed: SQLite now rolls back, and may sync when it is done with that.
+// fail keeps the cause of an error, since SQLite passes on only a code. It ends the commit: SQLite
+// now rolls back, and may sync after that.
 func (f *file) fail(err error, code sqlite3.ExtendedErrorCode) error {
 	f.committing = false
 	if f.fault == nil {
@@ -206,14 +205,13 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// read reads of the Reader.
+// read reads a page, or a part of page 1, from the Reader.
 func (f *file) read(p []byte, n uint32, at int) error {
 	if err := f.readable(); err != nil {
 		return err
 	}
 	if n == 0 {
-		// SQLite looks at the head of the file before it reads the first page: this is one lookup
-		// for both.
+		// SQLite reads the head of the file before the first page: one lookup serves both.
 		b, err := f.ahead.first(f)
 		if err != nil {
 			return err
@@ -246,7 +244,7 @@ func (f *file) readable() error {
 }
 
 // schemaCookie returns the number in page 1 that changes with the schema; zeros if there is none.
-// SQLite does not look page 1 up again after that.
+// SQLite does not look up page 1 again after that.
 func (f *file) schemaCookie() (cookie [4]byte, _ error) {
 	if f.meta.Pages == 0 {
 		return cookie, nil
@@ -261,7 +259,7 @@ func (f *file) schemaCookie() (cookie [4]byte, _ error) {
 	return cookie, nil
 }
 
-// get reads a page of the Reader into p, which has the length of one.
+// get reads a page of the Reader into p, which has the length of a page.
 func (f *file) get(p []byte, n uint32) error {
 	v, ok, err := f.r.Get(p[:0], f.pageKey(f.key[:0], n))
 	switch {
@@ -337,7 +335,7 @@ func (f *file) SyncSuper(super string) error {
 	}
 	pages := f.pages
 	if first := f.overlay[0]; first != nil {
-		// SQLite cuts the file after the sync, but page 1 says the length already.
+		// SQLite truncates the file after the sync, but page 1 already has the length.
 		if n := binary.BigEndian.Uint32(first[headerPages:]); n > 0 && n < pages {
 			pages = n
 		}
@@ -373,7 +371,7 @@ func (f *file) CommitPhaseTwo() error {
 }
 
 // publish puts the overlay into the Writer as a database of so many pages. If it fails in the
-// middle, f.torn is set: nothing takes back what was put, so the session is lost.
+// middle, f.torn is set: the pages already put stay, so the session is lost.
 func (f *file) publish(pages uint32) (err error) {
 	if f.torn != nil {
 		return f.torn
@@ -385,7 +383,7 @@ func (f *file) publish(pages uint32) (err error) {
 		}
 		room -= int64(pages-old) * pageCost
 	}
-	// Patches need room, and pages put again do not. So a nearly full actor gets pages instead of
+	// Patches need room, and rewritten pages do not. So a nearly full actor gets pages instead of
 	// patches.
 	small := room-int64(len(f.order))*pageCost >= maxPatches+2*PageSize
 	f.published = true
@@ -446,7 +444,7 @@ func (f *file) refusal(n int64) error {
 	return fmt.Errorf("%w: new pages need %d bytes, and there is room for %d", ErrFull, n, max(room, 0))
 }
 
-// patch makes a patch of a page in the overlay, and reports whether that is enough.
+// patch makes a patch of a page in the overlay; if it returns false, the page must be put.
 func (f *file) patch(n uint32) bool {
 	was := f.stored.find(n)
 	if was == nil {
@@ -525,7 +523,7 @@ func (f *file) putOverlay(n uint32) error {
 }
 
 // fill puts pages of zeros from one up to another. SQLite does not write pages that a transaction
-// added and freed again. The one that it never uses is not there, as after an import.
+// added and freed again. The lock page, which it never uses, is not stored, as after an import.
 func (f *file) fill(from, to uint32) error {
 	if from >= to {
 		return nil
@@ -544,7 +542,7 @@ func (f *file) fill(from, to uint32) error {
 	return nil
 }
 
-// put puts a page as it is, which then has no patch.
+// put puts a whole page, which then has no patch.
 func (f *file) put(n uint32, b []byte) error {
 	old := -1
 	if n < f.meta.Pages {
@@ -559,7 +557,7 @@ func (f *file) put(n uint32, b []byte) error {
 	return nil
 }
 
-// putMetadata puts m, and takes it for what is there.
+// putMetadata puts m, and records it as the stored metadata.
 func (f *file) putMetadata(m Metadata) error {
 	f.published = true
 	v := m.appendWith(f.value[:0], f.patches)
@@ -571,7 +569,7 @@ func (f *file) putMetadata(m Metadata) error {
 	return nil
 }
 
-// Pragma answers the pragmas that would change what the file is.
+// Pragma handles the pragmas that would change the form of the file.
 func (f *file) Pragma(name, value string) (string, error) {
 	switch {
 	case value == "":
@@ -584,7 +582,7 @@ func (f *file) Pragma(name, value string) (string, error) {
 // Size returns the length of the file.
 func (f *file) Size() (int64, error) { return int64(f.pages) * PageSize, nil }
 
-// Sync does nothing: what is durable is for the owner of the Writer to say.
+// Sync does nothing: the owner of the Writer decides what is durable.
 func (*file) Sync(vfs.SyncFlag) error { return nil }
 
 // Lock does nothing. There is one writer by construction, and readers have snapshots.
@@ -599,11 +597,11 @@ func (*file) CheckReservedLock() (bool, error) { return false, nil }
 // SectorSize returns the size of the header of a journal.
 func (*file) SectorSize() int { return journalHeader }
 
-// DeviceCharacteristics says that a page that is written leaves its neighbours alone, and, for the
-// journal, that what is appended needs no second look and no sync before it.
+// DeviceCharacteristics says that writing a page leaves its neighbours alone and, for the journal,
+// that appended bytes need no re-read and no sync before them.
 func (*file) DeviceCharacteristics() vfs.DeviceCharacteristic {
 	return vfs.IOCAP_POWERSAFE_OVERWRITE | vfs.IOCAP_SAFE_APPEND | vfs.IOCAP_SEQUENTIAL
 }
 
-// Close does nothing: the session has dropped what there is.
+// Close does nothing: the session has dropped all pages.
 func (*file) Close() error { return nil }

@@ -116,9 +116,9 @@ func (r *rig) patches() patches {
 	return l
 }
 
-// TestSmallCommitsPutPatches inserts rows one by one. Each reader, on a connection that was open
-// before or not, and an export has them all, and so has the next write connection. Old snapshots
-// keep their patches.
+// TestSmallCommitsPutPatches inserts rows one by one. Each reader, on an open connection or a new
+// one, has them all, and so do an export and the next write connection. Old snapshots keep their
+// patches.
 func TestSmallCommitsPutPatches(t *testing.T) {
 	r := newRig(t, Options{}, "CREATE TABLE t(id INTEGER PRIMARY KEY, k TEXT UNIQUE, body TEXT)")
 	pages, whole, seen := string(keyspace.SQLiteChunk.Prefix(nil, keyspace.SQLiteMain)), 0, 0
@@ -127,7 +127,7 @@ func TestSmallCommitsPutPatches(t *testing.T) {
 	var old []*mapReader
 	for i := range rows {
 		if i%97 == 50 {
-			r.db.Discard() // a new connection does not know what is stored
+			r.db.Discard() // a new connection does not know the stored pages
 		}
 		before := r.store.snapshot()
 		r.exec("INSERT INTO t(k, body) VALUES(?, ?)", fmt.Sprintf("key %06d", i), strings.Repeat("b", 90))
@@ -161,7 +161,7 @@ func TestSmallCommitsPutPatches(t *testing.T) {
 	other.sound(query, want(rows))
 }
 
-// TestAFullActorGetsNoPatches has room for nothing but what is there already.
+// TestAFullActorGetsNoPatches has room only for existing pages.
 func TestAFullActorGetsNoPatches(t *testing.T) {
 	r := newRig(t, Options{}, "CREATE TABLE t(id INTEGER PRIMARY KEY, body TEXT)")
 	for range 20 {
@@ -195,7 +195,7 @@ func TestPatchesEndWithTheirPages(t *testing.T) {
 	r.sound("SELECT (SELECT count(*) FROM keep), (SELECT count(*) FROM again)", "5|1")
 }
 
-// TestManyPatchesAreBounded changes little in many pages, in turn.
+// TestManyPatchesAreBounded changes a few bytes in many pages, in turn.
 func TestManyPatchesAreBounded(t *testing.T) {
 	r := newRig(t, Options{})
 	for i := range 8 {
@@ -270,7 +270,7 @@ func TestPagesInARowAreReadAhead(t *testing.T) {
 }
 
 // TestFileMatchesItsModel writes, cuts, reads and publishes at random, over a Writer that checks
-// what it is told, and over a Scratch of it.
+// its calls, and over a Scratch of it.
 func TestFileMatchesItsModel(t *testing.T) {
 	under := &mapWriter{mapReader: mapReader{keys: keys{}}, room: 1 << 40}
 	fileMatchesItsModel(t, under, func() int { return len(under.keys) })
@@ -289,7 +289,7 @@ func fileMatchesItsModel(t *testing.T, w Writer, count func() int) {
 	f := &file{stop: new(stopper), buffers: new(buffers), limit: 1 << 40, write: true}
 	var meta Metadata
 	length := -1
-	var committed, model []uint32 // the numbers that the pages begin with
+	var committed, model []uint32 // the numbers that begin the pages
 	serial := uint32(1)
 	for range 400 {
 		f.begin(w, w, meta, length)
@@ -344,7 +344,7 @@ func checkFile(t *testing.T, f *file, model []uint32) {
 	}
 }
 
-// SQLite does not write pages that a transaction adds and frees again, and so leaves holes.
+// SQLite does not write pages that a transaction adds and frees again, which leaves holes.
 func TestHolesOfATransactionArePublishedAsZeros(t *testing.T) {
 	r := newRig(t, Options{}, "CREATE TABLE t (v); CREATE TABLE u (v)")
 	for i := range 5 {
@@ -354,8 +354,7 @@ func TestHolesOfATransactionArePublishedAsZeros(t *testing.T) {
 	}
 }
 
-// Under SQLite's byte at 1 GiB lies a page that it never writes. These databases reach two pages
-// beyond it.
+// The page with SQLite's lock byte at 1 GiB is never written. These databases are two pages longer.
 const beyondLock = lockPage + 2
 
 // madeUp is a database that makes up its pages: each begins with its number.
@@ -389,7 +388,7 @@ func (m *madeUp) Scan(start, end []byte, f func(key, value []byte) bool) error {
 }
 
 func TestExportHasAPageOfZerosForTheOneThatSQLiteNeverWrites(t *testing.T) {
-	for _, without := range []uint32{lockPage, beyondLock} { // absent, and there with anything in it
+	for _, without := range []uint32{lockPage, beyondLock} { // absent, and present with any content
 		next := uint32(0)
 		n, err := Export(context.Background(), writerFunc(func(p []byte) (int, error) {
 			for b := p; len(b) > 0; b = b[PageSize:] {
@@ -407,7 +406,7 @@ func TestExportHasAPageOfZerosForTheOneThatSQLiteNeverWrites(t *testing.T) {
 	}
 }
 
-// keyCounter is a Writer that remembers which of the last pages it got.
+// keyCounter is a Writer that counts the pages and remembers the last ones.
 type keyCounter struct {
 	Writer
 	pages int

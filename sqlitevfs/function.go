@@ -6,9 +6,9 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// functions registers what replaces functions of SQLite that take time in proportion to the product
-// of the lengths of their arguments: minutes, with arguments that the limit of a length allows, in
-// which nothing interrupts them. These take the sum. They return the same.
+// functions replaces functions of SQLite whose time grows with the product of the lengths of their
+// arguments. Within the limit of a length that can be minutes without an interrupt. These take time
+// in proportion to the sum, and return the same.
 func (in *instance) functions() error {
 	const flags = sqlite3.DETERMINISTIC | sqlite3.INNOCUOUS
 	for _, f := range []struct {
@@ -32,8 +32,8 @@ func (in *instance) functions() error {
 // continues reports whether a byte of UTF-8 is not the first of its character.
 func continues(b byte) bool { return b&0xc0 == 0x80 }
 
-// instr is SQL's instr(X, Y): where Y first is in X, counted in characters, or in bytes if both are
-// blobs.
+// instr is SQL's instr(X, Y): the position of the first Y in X, in characters, or in bytes if both
+// are blobs.
 func instr(ctx sqlite3.Context, arg ...sqlite3.Value) {
 	a, b := arg[0].Type(), arg[1].Type()
 	if a == sqlite3.NULL || b == sqlite3.NULL {
@@ -44,7 +44,7 @@ func instr(ctx sqlite3.Context, arg ...sqlite3.Value) {
 		return
 	}
 	in, what := arg[0].RawText(), arg[1].RawText()
-	if len(what) > 0 && continues(what[0]) { // is looked for where characters begin, and at the beginning
+	if len(what) > 0 && continues(what[0]) { // found only at the beginning: the search steps by characters
 		if bytes.HasPrefix(in, what) {
 			ctx.ResultInt(1)
 		} else {
@@ -93,8 +93,8 @@ func (in *instance) replace(ctx sqlite3.Context, arg ...sqlite3.Value) {
 	ctx.ResultRawText(bytes.Replace(text, what, with, n))
 }
 
-// A charSet is characters to be trimmed: bytes, and longer ones by their length. What is longer
-// than 4 bytes is none.
+// A charSet is the characters to trim: single bytes, and longer ones by their length. Characters of
+// more than 4 bytes are ignored.
 type charSet struct {
 	single [256]bool
 	longer [5]map[string]bool
@@ -138,7 +138,7 @@ func trim(ctx sqlite3.Context, arg []sqlite3.Value, left, right bool) {
 	ctx.ResultRawText(in)
 }
 
-// match returns how long the character is that an end of a text is, or 0 if it is none of the set.
+// match returns the length of the character at an end of a text, or 0 if it is not in the set.
 func (s *charSet) match(in []byte, end func(n int) []byte) int {
 	if len(in) > 0 && s.single[end(1)[0]] {
 		return 1

@@ -7,19 +7,18 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// A session is granted memory before it begins: how far its connection may grow. So the connections
-// together stay within MaxMemory and ConnMemory even while statements run, when nobody asks how
-// large they are. A session gets ConnMemory as long as there is plenty, then half of what is left,
-// and minGrant at least.
+// A session is granted memory before it begins: the growth of its connection. So the connections
+// together stay within MaxMemory and ConnMemory even while statements run, when their sizes are not
+// checked. A session gets ConnMemory while there is plenty, then half of the rest, and at least
+// minGrant.
 
-// minGrant is how far each session may grow its connection, in bytes.
+// minGrant is the least growth that is granted to a session, in bytes.
 const minGrant = 1 << 20
 
-// wasmPage is in how many bytes the memory of a connection grows.
+// wasmPage is the unit in which the memory of a connection grows, in bytes.
 const wasmPage = 64 << 10
 
-// growth returns where the library keeps how far the memory of a connection may grow, in units of
-// wasmPage, or nil.
+// growth returns the library's limit for the memory of a connection, in units of wasmPage, or nil.
 func growth(db *sqlite3.Conn) *int64 {
 	wrapper := reflect.ValueOf(db).Elem().FieldByName("wrp")
 	if wrapper.Kind() != reflect.Pointer || wrapper.Elem().Kind() != reflect.Struct {
@@ -33,10 +32,10 @@ func growth(db *sqlite3.Conn) *int64 {
 	return fieldOf[int64](memory.Elem(), "Max")
 }
 
-// most returns what the connections may take together, in bytes.
+// most returns the most memory of all connections together, in bytes.
 func (p *Pool) most() int64 { return p.options.MaxMemory + p.options.ConnMemory }
 
-// grant lets the connection of a session grow, and closes idle ones whose memory that may take.
+// grant grants memory to the connection of a session, and closes idle ones to make room.
 func (p *Pool) grant(c *conn) {
 	p.mu.Lock()
 	limits := c.database.limits
@@ -48,7 +47,7 @@ func (p *Pool) grant(c *conn) {
 	var gone []*conn
 	p.mu.Lock()
 	p.count(c)
-	used := p.granted + p.stats.Bytes - p.idleBytes // of those in use
+	used := p.granted + p.stats.Bytes - p.idleBytes // of the connections in use
 	wanted := max(c.limits.ConnMemory-c.size(), 0)
 	c.granted = min(wanted, max(minGrant, (p.most()-used)/2))
 	c.short = c.granted < wanted
@@ -70,8 +69,8 @@ func (p *Pool) revoke(c *conn) {
 	}
 }
 
-// crowded returns the error for a statement that found no memory although ConnMemory has more, and
-// err for any other.
+// crowded returns the error for a statement that found no memory although it is below ConnMemory,
+// and returns other errors as they are.
 func (c *conn) crowded(err error) error {
 	if e, ok := err.(*Error); ok && c.short && e.Code&0xff == int(sqlite3.NOMEM) && e.Err == nil {
 		return &Error{Code: int(sqlite3.BUSY), Message: "the connections in use leave too little memory", SQL: e.SQL,

@@ -11,8 +11,8 @@ import (
 // An image is a database file in memory, for the one connection that checks or converts it.
 type image struct{ temporary }
 
-// newImage returns an empty file that a write beyond max bytes, rounded up to chunks, makes fail
-// with SQLITE_FULL. It takes its memory of all, which release gives back.
+// newImage returns an empty file. A write beyond max bytes, rounded up to chunks, fails with
+// SQLITE_FULL. Its memory counts in all until release.
 func newImage(max int64, all *sharedBudget) *image {
 	b := all.part((max + chunkSize - 1) / chunkSize * chunkSize)
 	return &image{temporary{budget: &b}}
@@ -57,7 +57,7 @@ func (m *image) page(index uint32) []byte {
 	return m.chunks[off/chunkSize][at : at+PageSize]
 }
 
-// Close keeps the bytes: the maker of the image reads them afterwards.
+// Close keeps the bytes: the creator of the image reads them afterwards.
 func (m *image) Close() error { return nil }
 
 // images is a file system of images by name, and of temporary files.
@@ -75,9 +75,9 @@ func (v *images) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, 
 	if m == nil || flags&vfs.OPEN_MAIN_DB == 0 {
 		return nil, flags, sqlite3.CANTOPEN
 	}
-	// VACUUM does not change the page size of a database that says it is in memory. So the one that
-	// is read does not say so; it is opened read-only and needs no journal. The one that is written
-	// does, or it would ask for a journal.
+	// VACUUM does not change the page size of a database that is marked as in memory. So the one
+	// that is read is not; it is opened read-only and needs no journal. The one that is written is,
+	// or it would open a journal.
 	if flags&vfs.OPEN_READONLY == 0 {
 		flags |= vfs.OPEN_MEMORY
 	}
@@ -87,7 +87,7 @@ func (v *images) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, 
 // Delete finds nothing to delete.
 func (*images) Delete(string, bool) error { return sqlite3.IOERR_DELETE_NOENT }
 
-// Access says that there is no journal.
+// Access returns false: there is no journal.
 func (*images) Access(string, vfs.AccessFlag) (bool, error) { return false, nil }
 
 // FullPathname returns the name.

@@ -13,18 +13,17 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// An instance is SQLite with a memory of its own, and the one connection in it. It serves one conn
-// at a time.
+// An instance is SQLite with its own memory and one connection in it. It serves one conn at a time.
 //
-//  1. The connection is opened on an empty file, of which SQLite reads nothing but that. The file
-//     becomes that of a database when a conn takes the instance; SQLite finds out with the first
-//     transaction, as it does when another process has made a database of an empty file.
-//  2. So an instance that is new knows of no database, and all of one kind in a pool are alike:
-//     what their memory holds differs in the name of their file system. One that has served is made
-//     new by writing all of its memory over with what the first one had in it, see template.
-//     Nothing of what it served is left for the next.
+//  1. The connection is opened on an empty file. When a conn takes the instance, the file becomes
+//     that of a database. SQLite finds out with the first transaction, as if another process had
+//     filled the empty file.
+//  2. So a new instance has no data of any database, and all of one kind in a pool are alike: their
+//     memory differs only in the name of their file system. A used instance becomes new by
+//     overwriting its whole memory with that of the first one, see template. No data is left for
+//     the next conn.
 //
-// Making one costs several times what that does: SQLite's initialization, and the system's work for
+// Making a new one costs several times as much: SQLite's initialization, and the system's work for
 // memory that is touched for the first time.
 type instance struct {
 	db                      *sqlite3.Conn
@@ -38,19 +37,19 @@ type instance struct {
 	inner  inner   // nil if the library does not show it
 	memory *[]byte // nil, too; as is stack
 	stack  *int32
-	rest   int32  // *stack while nothing runs
-	max    *int64 // how far the memory may grow, in units of wasmPage; nil, too
-	broken bool   // a panic has left a call into SQLite: there must be no other
+	rest   int32  // *stack while no call runs
+	max    *int64 // limit of the memory, in units of wasmPage; nil, too
+	broken bool   // a panic has left a call into SQLite: no other call is allowed
 	stop   stopper
 
-	outside  *outside  // nil if the instance cannot be made new
+	outside  *outside  // nil if the instance cannot be renewed
 	template *template // nil, too
 
-	extent int       // how far the memory has grown before it was made new, in bytes
-	since  time.Time // it is a spare. REQUIRES: Pool.mu
+	extent int       // size that the memory had before it was renewed, in bytes
+	since  time.Time // when it became a spare. REQUIRES: Pool.mu
 }
 
-// newInstance makes an instance for sessions that write, or for such that read.
+// newInstance makes an instance for write sessions or for read sessions.
 func (p *Pool) newInstance(write bool) (_ *instance, err error) {
 	p.mu.Lock()
 	p.serial++
@@ -87,20 +86,20 @@ func (p *Pool) newInstance(write bool) (_ *instance, err error) {
 	return in, nil
 }
 
-// configure does what is the same for every database, and reads none.
+// configure sets up what all databases share, and reads none of them.
 func (in *instance) configure() error {
 	in.limit(in.maxLength)
 	if err := in.functions(); err != nil {
 		return err
 	}
 	if in.write {
-		// One writer by construction: locks would be taken for nothing, and page 1 written with
-		// every commit.
+		// There is one writer by construction: locks would be useless, and page 1 would be written
+		// with every commit.
 		if err := in.db.Exec("PRAGMA locking_mode=EXCLUSIVE"); err != nil {
 			return err
 		}
 	}
-	// Shadow tables of full-text and other indexes, and the schema, stay consistent.
+	// Keeps the shadow tables of full-text and other indexes, and the schema, consistent.
 	if _, err := in.db.Config(sqlite3.DBCONFIG_DEFENSIVE, true); err != nil {
 		return err
 	}
@@ -116,12 +115,12 @@ func (in *instance) configure() error {
 			return err
 		}
 	}
-	// Where the library passes strings to C there is a part of the file system's name left. This
-	// makes blanks of it: memories differ where the whole name is, and nowhere else.
+	// A part of the file system's name stays where the library passed strings to C. This overwrites
+	// it with blanks: so memories differ only where the whole name is.
 	return in.db.Exec(strings.Repeat(" ", 2*len(in.fs.name)))
 }
 
-// decide asks the authorizer of the conn that is served.
+// decide calls the authorizer of the current conn.
 func (in *instance) decide(action sqlite3.AuthorizerActionCode, third, fourth, schema,
 	inside string) sqlite3.AuthorizerReturnCode {
 	if in.serves == nil {
@@ -133,8 +132,8 @@ func (in *instance) decide(action sqlite3.AuthorizerActionCode, third, fourth, s
 // maxStatement bounds the text of statements, in bytes.
 const maxStatement = 1_000_000
 
-// What a statement nests at most: beyond these, or a little beyond, C's stack is used up, which
-// costs the connection and the session.
+// The deepest nesting of a statement. At these depths, or a little beyond, C's stack is used up,
+// which costs the connection and the session.
 const (
 	maxDepth    = 500 // of the parser, and of an expression
 	maxCompound = 150 // terms of a compound SELECT
@@ -143,21 +142,21 @@ const (
 // MaxParameters bounds the arguments of a statement.
 const MaxParameters = 32766
 
-// limit sets the limits of SQLite that its defaults leave too high here.
+// limit sets the limits of SQLite whose defaults are too high here.
 func (in *instance) limit(length int) {
 	for _, l := range []struct {
 		id    sqlite3.LimitCategory
 		value int
 	}{
 		{sqlite3.LIMIT_LENGTH, length},
-		// The library reads names up to so many bytes, and panics at longer ones.
+		// The library reads names up to this length, and panics at longer ones.
 		{sqlite3.LIMIT_SQL_LENGTH, maxStatement},
 		{sqlite3.LIMIT_VARIABLE_NUMBER, MaxParameters},
 		{sqlite3.LIMIT_PARSER_DEPTH, maxDepth},
 		{sqlite3.LIMIT_EXPR_DEPTH, maxDepth},
 		{sqlite3.LIMIT_COMPOUND_SELECT, maxCompound},
-		// A pattern takes time in proportion to its length times that of the text, and no context
-		// interrupts that.
+		// A pattern takes time in proportion to its length times that of the text, without an
+		// interrupt.
 		{sqlite3.LIMIT_LIKE_PATTERN_LENGTH, 1000},
 	} {
 		in.db.Limit(l.id, l.value)
@@ -169,7 +168,7 @@ func (in *instance) limit(length int) {
 const mostReused = 1 << 20
 
 // renew resets the instance and reports whether it could; otherwise the instance must be closed. No
-// conn uses it.
+// conn may use it.
 func (in *instance) renew() bool {
 	if in.template == nil || in.broken || !in.atRest() || len(*in.memory) > mostReused {
 		return false
@@ -185,8 +184,8 @@ func (in *instance) renew() bool {
 	return true
 }
 
-// closeStatements closes each statement that a new instance does not have, because the library
-// keeps a list of them.
+// closeStatements closes each statement that a new instance does not have; the library keeps a list
+// of them.
 func (in *instance) closeStatements() error {
 	own := 0
 	for _, s := range slices.Collect(in.db.Stmts()) {
@@ -202,7 +201,7 @@ func (in *instance) closeStatements() error {
 	return nil
 }
 
-// close closes the instance, whatever state it is in.
+// close closes the instance, regardless of its state.
 func (in *instance) close(logger *slog.Logger) {
 	in.fs.close()
 	if in.db == nil {
@@ -224,16 +223,16 @@ func (in *instance) close(logger *slog.Logger) {
 	}
 }
 
-// A template is the memory of an instance that is new, for all of its kind in a pool.
+// A template is the memory of a new instance, for all instances of its kind in a pool.
 type template struct {
 	blocks []*block // nil: zeros
-	names  []int    // where the name of its file system is
+	names  []int    // offsets of its file system's name
 }
 
-// A block is a part of a memory, of the size of a page of the system or less.
+// A block is a part of a memory, up to the size of a page of the system.
 type block = [4096]byte
 
-// newTemplate copies the memory of an instance that is new.
+// newTemplate copies the memory of a new instance.
 func newTemplate(memory []byte, name string) *template {
 	t := &template{blocks: make([]*block, len(memory)/len(block{}))}
 	for i := range t.blocks {
@@ -251,10 +250,10 @@ func newTemplate(memory []byte, name string) *template {
 	}
 }
 
-// restore makes the memory what it was, to the last byte; the name is that of the instance's file
-// system. What the memory has grown by is taken from it, and is zero when SQLite asks for it again.
-// Blocks that are as they should be, which is more than half, are not written: the system may not
-// have given memory for them yet.
+// restore resets the memory to that of the template, byte for byte; name is that of the instance's
+// file system. It cuts off the memory that was added since, which is zero when SQLite grows it
+// again. It does not write blocks that are already right, which is more than half: the system may
+// not have given memory for them yet.
 func (t *template) restore(memory *[]byte, name string) {
 	var zero block
 	m := *memory
@@ -273,7 +272,7 @@ func (t *template) restore(memory *[]byte, name string) {
 	*memory = m[:len(t.blocks)*len(zero)]
 }
 
-// templateOf returns the template for an instance that is new, which makes it if it is the first.
+// templateOf returns the template for a new instance, and makes it from the first one.
 func (p *Pool) templateOf(in *instance) *template {
 	kind := &p.templates[0]
 	if in.write {

@@ -10,22 +10,22 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// hashes seeds the hashes of pages, which stay in the process.
+// hashes seeds the hashes of pages, which never leave the process.
 var hashes = maphash.MakeSeed()
 
 // A journal is the rollback journal of a write session, as a file.
 //
-// SQLite writes there what a page was at the beginning of the transaction, before it changes the
-// page. That is what the Reader of the session shows until the end of the transaction. So a journal
-// keeps the bytes of the first pages only, for small transactions, and of others their number and a
-// hash. It reads those again if SQLite asks for them, to roll back. So a turn that changes 64 MiB
-// of pages has a journal of less than 2 MiB.
+// Before SQLite changes a page, it writes the page there as of the beginning of the transaction.
+// The Reader of the session has the same page until the end of the transaction. So a journal keeps
+// the bytes of only the first pages, for small transactions, and the number and a hash of the
+// others. It reads those again if SQLite needs them to roll back. So a turn that changes 64 MiB of
+// pages has a journal of less than 2 MiB.
 //
 //  1. The file is a header and then records of one form: the number of a page, the page, a
 //     checksum. SQLite writes and reads the parts one by one.
-//  2. A page that was read again must have the hash. Otherwise the rollback fails, and the session
-//     is lost with its connection. The database is not touched by that. After a publish that failed
-//     in the middle the Reader shows other pages, and none is read.
+//  2. A page that is read again must have the hash. Otherwise the rollback fails, and the session
+//     is lost with its connection, but the database is unchanged. After a publish that failed in
+//     the middle the Reader has other pages, and none is read.
 //  3. At the end of a transaction SQLite writes zeros over the beginning of the header, and writes
 //     the file from its beginning in the next one. The zeros empty the file here.
 type journal struct {
@@ -43,20 +43,20 @@ type journal struct {
 type journalRecord struct {
 	number, sum [4]byte
 	hash        uint64
-	page        *page // nil: the Reader has it
+	page        *page // nil: read it from the Reader
 }
 
 const (
-	// journalHeader is the size of the header: that of a sector.
+	// journalHeader is the size of the header: one sector.
 	journalHeader     = 512
 	journalRecordSize = 4 + PageSize + 4
-	// keptInJournal is of how many pages a journal keeps the bytes.
+	// keptInJournal is the number of pages whose bytes a journal keeps.
 	keptInJournal = 256
 	// keptRecords is the capacity of records that is kept for the next transaction.
 	keptRecords = 1024
 )
 
-// place returns where an offset of the file is: the index of a record and the offset in it.
+// place returns the position of an offset of the file: the index of a record and the offset in it.
 func (*journal) place(off int64) (index, at int) {
 	off -= journalHeader
 	return int(off / journalRecordSize), int(off % journalRecordSize)
@@ -132,7 +132,7 @@ func (j *journal) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// load makes a record the last that was read.
+// load reads a record into j.read.
 func (j *journal) load(index int) error {
 	if j.readAt == index {
 		return nil
@@ -145,7 +145,7 @@ func (j *journal) load(index int) error {
 	switch {
 	case r.page != nil:
 		copy(b, r.page[:])
-	case r.hash != 0: // or else it was not written yet
+	case r.hash != 0: // else it was not written yet
 		n := binary.BigEndian.Uint32(r.number[:]) - 1
 		if !j.file.leave() {
 			return sqlite3.INTERRUPT
@@ -163,7 +163,7 @@ func (j *journal) load(index int) error {
 	return nil
 }
 
-// again reads a page as it is without what was written since the last publish.
+// again reads a page as of the last publish.
 func (f *file) again(p []byte, n uint32) error {
 	if err := f.readable(); err != nil {
 		return err

@@ -4,15 +4,15 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// Limits bound the sessions of one database. A zero field is as the pool's Options have it, which
-// say what each bounds. ConnMemory and Temporary can be less than what the Options say, and not
-// more: the memory of connections is shared out by that.
+// Limits bound the sessions of one database. A zero field means the value of the pool's Options,
+// which describe the bounds. ConnMemory and Temporary can be lower than in the Options, but not
+// higher: the Options' values divide the memory among connections.
 type Limits struct {
 	ConnMemory, TurnBytes, Temporary int64
 	MaxLength                        int
 }
 
-// The least that a limit can be; less counts as this.
+// The least values of the limits; a smaller value counts as the least.
 const (
 	MinConnMemory = 1 << 20
 	MinTurnBytes  = 16 * PageSize
@@ -20,10 +20,10 @@ const (
 	MinLength     = 1024
 )
 
-// MaxLength is the most that Limits.MaxLength can be: SQLite's own bound. More counts as this.
+// MaxLength is the largest Limits.MaxLength: SQLite's own bound. A larger value counts as this.
 const MaxLength = 1_000_000_000
 
-// limits returns l with nothing left out.
+// limits returns l with all fields set.
 func (p *Pool) limits(l Limits) Limits {
 	o := &p.options
 	or := func(v, otherwise, least int64) int64 {
@@ -40,8 +40,7 @@ func (p *Pool) limits(l Limits) Limits {
 	}
 }
 
-// SetLimits sets the limits of sessions that begin from now on. A session that has begun keeps its
-// limits.
+// SetLimits sets the limits of sessions that begin from now on. A running session keeps its limits.
 func (d *Database) SetLimits(l Limits) {
 	d.pool.mu.Lock()
 	defer d.pool.mu.Unlock()
@@ -57,8 +56,8 @@ func (c *conn) bounds() Limits {
 	return c.limits
 }
 
-// fit gives the connection the limits of its database for a session. An instance that has served
-// another database still has some limits of that database.
+// fit sets the limits of the connection's database for a session. A reused instance still has some
+// limits of its last database.
 func (c *conn) fit(l Limits) {
 	if c.limits == l {
 		return

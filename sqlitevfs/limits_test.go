@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A database has limits of its own, from its next session on, and an instance that it had served
-// leaves none to the next.
+// A database has its own limits from its next session on, and an instance does not keep them for
+// the next database.
 func TestLimitsOfADatabaseAreItsOwn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{}, "CREATE TABLE t (v)")
@@ -29,7 +29,7 @@ func TestLimitsOfADatabaseAreItsOwn(t *testing.T) {
 	for _, limits := range []Limits{{}, small, {ConnMemory: 1 << 40}, small} { // the memory of the pool is the most
 		r.db.SetLimits(limits)
 		for i, a := range attempts {
-			if i == 3 && limits == small { // a connection that has grown is closed, so that this one begins small
+			if i == 3 && limits == small { // a grown connection is closed, so this one begins small
 				r.db.Discard()
 				r.db.SetLimits(Limits{ConnMemory: 2 << 20})
 			}
@@ -91,13 +91,13 @@ func TestStatementThatDoesNotFitFailsAtOnce(t *testing.T) {
 		fatalIf(t, rows > pages+1 || rows < pages-1, "%d rows of a page each fit into %d pages", rows, pages)
 		x.Rollback()
 	}
-	// What the limit was does not matter to a session that has room.
+	// An earlier limit does not matter to a session with room.
 	r.exec("INSERT INTO t SELECT value, zeroblob(4000) FROM generate_series(1, 100)")
-	// Without any room, what is there can be read, rewritten and deleted.
+	// Without any room, existing rows can be read, rewritten and deleted.
 	x := r.in(0)
 	x.run("UPDATE t SET v = zeroblob(3999) WHERE id = 3; DELETE FROM t WHERE id > 50")
 	x.want("SELECT count(*), sum(length(v)) FROM t", "50|199999")
-	x.run("INSERT INTO t VALUES (200, zeroblob(4000))") // into a page that is free now
+	x.run("INSERT INTO t VALUES (200, zeroblob(4000))") // into a page that is now free
 	must(t, x.commit())
 	x = r.in(-5)
 	x.run("DELETE FROM t WHERE id > 40")
@@ -105,15 +105,15 @@ func TestStatementThatDoesNotFitFailsAtOnce(t *testing.T) {
 	// A commit that does not fit puts nothing.
 	x = r.in(1 << 30)
 	x.run("INSERT INTO t VALUES (1000, zeroblob(1000000))")
-	x.w.room = 10 * pageCost // the owner has used it up meanwhile
+	x.w.room = 10 * pageCost // the owner has used up the room meanwhile
 	changed, err := x.Session.Commit()
 	fatalIf(t, changed || !errors.Is(err, ErrFull) || x.w.puts != 0, "Commit = %v, %v after %d puts", changed, err, x.w.puts)
 	r.exec("INSERT INTO t VALUES (1000, zeroblob(1000000))")
 	r.sound("SELECT count(*) FROM t", "41")
 }
 
-// What is deleted needs no room, however long the numbers in the metadata get, and whatever way
-// pages are given back.
+// Deletes need no room, regardless of the size of the numbers in the metadata and of how pages are
+// given back.
 func TestActorOverItsQuotaCanDelete(t *testing.T) {
 	r := newRig(t, Options{}, "PRAGMA auto_vacuum = INCREMENTAL",
 		"CREATE TABLE t (id INTEGER PRIMARY KEY, v BLOB); CREATE TABLE u (v BLOB)",
@@ -178,7 +178,7 @@ func TestMemoryOfAllConnectionsIsBounded(t *testing.T) {
 	fatalIf(t, !errors.Is(refused, ErrBusy) || n < 3 || n > 6, "%d sessions, the last one with %v", n, refused)
 	s := r.pool.Stats()
 	fatalIf(t, s.Bytes < 8<<20 || s.Bytes > 24<<20+int64(n)*minGrant, "%+v", s)
-	in[0].want("SELECT * FROM t", "one") // open sessions go on
+	in[0].want("SELECT * FROM t", "one") // open sessions continue
 	for _, x := range in {
 		x.Rollback()
 	}
@@ -197,7 +197,7 @@ func TestTemporaryFilesShareABudget(t *testing.T) {
 			x.Rollback()
 			return x, err
 		}
-		rows.Next() // keeps what is sorted
+		rows.Next() // keeps the sorted rows
 		return x, nil
 	}
 	a, err := sorting("a")

@@ -7,13 +7,13 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// Metadata is what is kept about a database beside its pages.
+// Metadata is the data of a database besides its pages.
 type Metadata struct {
 	// Pages is the length of the file, in pages.
 	Pages uint32
 	// Sequence grows by one with every commit that changes a page.
 	Sequence uint64
-	// Migrations is how many migrations were applied, and Fingerprint the [Fingerprint] of those.
+	// Migrations is the number of applied migrations, and Fingerprint their [Fingerprint].
 	Migrations  uint32
 	Fingerprint [16]byte
 }
@@ -24,9 +24,9 @@ const (
 	formatPatched = 2 // patches follow
 )
 
-// metadataSize is the length of every value without patches, and with patches of what is before
-// them. A commit that only rewrites pages must fit into an actor that is full, so one for which
-// there is hardly room makes no patches.
+// metadataSize is the length of a value without patches, and of the part before them. A commit that
+// only rewrites pages must fit into a full actor, so a commit with hardly any room makes no
+// patches.
 const metadataSize = 1 + 4 + 8 + 4 + 16
 
 // append appends the value without patches: format byte 1, Pages, Sequence and Migrations,
@@ -49,8 +49,8 @@ func (m Metadata) appendWith(dst []byte, l patches) []byte {
 	return l.append(dst)
 }
 
-// parseMetadata is the inverse of append; what follows in a value with patches, from metadataSize
-// on, is for parsePatches. The error wraps [ErrCorrupt].
+// parseMetadata is the inverse of append. parsePatches reads the rest of a value with patches, from
+// metadataSize on. The error wraps [ErrCorrupt].
 func parseMetadata(b []byte) (m Metadata, err error) {
 	if len(b) == 0 || b[0] != formatPlain && b[0] != formatPatched {
 		return m, fmt.Errorf("%w: metadata of an unknown format", ErrCorrupt)
@@ -67,7 +67,7 @@ func parseMetadata(b []byte) (m Metadata, err error) {
 }
 
 // ReadMetadata returns the metadata of a database, and false if there is no database. The error
-// wraps [ErrCorrupt] if what is there is not metadata; other errors are those of r.
+// wraps [ErrCorrupt] if the value is not metadata; other errors are those of r.
 func ReadMetadata(r Reader) (Metadata, bool, error) {
 	m, v, err := readMetadata(r, make([]byte, 0, metadataSize+3))
 	return m, v != nil && err == nil, err

@@ -17,12 +17,11 @@ import (
 
 // A Migration is one step of a schema, applied once, in order.
 //
-// Its statements are run one after the other and stand or fall together. They may change tables and
-// rows, but not begin or end transactions, and not VACUUM. PRAGMA foreign_keys=OFF, as table
-// rebuilds need it, works and ends with the migration, after which no row may violate a foreign
-// key.
+// Its statements run in order, and all or none take effect. They may change tables and rows, but
+// not begin or end transactions, and not VACUUM. PRAGMA foreign_keys=OFF, which table rebuilds
+// need, works and ends with the migration. After that no row may violate a foreign key.
 type Migration struct {
-	Name string // unique, 1 to MaxMigrationName bytes; what errors and the table cairn_migration show
+	Name string // unique, 1 to MaxMigrationName bytes; shown in errors and in the table cairn_migration
 	SQL  string // one or more statements, at most MaxMigrationSQL bytes
 }
 
@@ -73,7 +72,7 @@ func ValidateMigrations(ms []Migration) error {
 // zero.
 func Fingerprint(ms []Migration) [16]byte { return fingerprint(rowsOf(ms)) }
 
-// migrationRow is a row of the table cairn_migration, as far as it identifies a migration.
+// migrationRow is the part of a row of the table cairn_migration that identifies a migration.
 type migrationRow struct{ name, checksum string }
 
 func rowsOf(ms []Migration) []migrationRow {
@@ -84,14 +83,14 @@ func rowsOf(ms []Migration) []migrationRow {
 	return rows
 }
 
-// checksum is in hexadecimal and of the bytes of the text, so that sha256sum can tell it of a file.
+// checksum is the SHA-256 of the text's bytes in hexadecimal, as sha256sum prints it.
 func checksum(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// fingerprint hashes names and checksums of the texts rather than the texts, so that it can be told
-// from the table too.
+// fingerprint hashes names and checksums instead of texts, so it can be computed from the table
+// too.
 func fingerprint(rows []migrationRow) (f [16]byte) {
 	if len(rows) == 0 {
 		return f
@@ -113,9 +112,9 @@ func (m Metadata) Current(ms []Migration) bool {
 	return int(m.Migrations) == len(ms) && m.Fingerprint == Fingerprint(ms)
 }
 
-// Pending returns the names of those of ms that a database with metadata m lacks. The error is a
-// *MigrationError if what was applied is not the beginning of ms; the metadata does not tell which
-// migration differs, as [Session.Migrate] does.
+// Pending returns the names of the migrations of ms that a database with metadata m lacks. The
+// error is a *MigrationError if the applied migrations are not the beginning of ms. Unlike
+// [Session.Migrate], it cannot say which one differs.
 func (m Metadata) Pending(ms []Migration) ([]string, error) {
 	n := int(m.Migrations)
 	if n > len(ms) {
@@ -135,8 +134,8 @@ func (m Metadata) Pending(ms []Migration) ([]string, error) {
 // A MigrationError says why a database cannot be brought to a list of migrations.
 type MigrationError struct {
 	Name      string // of the migration; may be empty
-	Statement string // which failed, from its beginning, shortened; may be empty
-	Reason    string // if Err does not say it all
+	Statement string // that failed, its beginning; may be empty
+	Reason    string // may be empty if Err says it all
 	Err       error  // of SQLite, or ErrNewer; may be nil
 }
 
@@ -215,8 +214,8 @@ func readMigrations(db *sqlite3.Conn) ([]migrationRow, error) {
 	return rows, err
 }
 
-// whatIsMigrations returns what there is by the name cairn_migration: "table", "virtual table",
-// "view", or nothing.
+// whatIsMigrations returns the type of the object named cairn_migration: "table", "virtual table",
+// "view", or "" if there is none.
 func whatIsMigrations(db *sqlite3.Conn) (what string, err error) {
 	err = eachRow(db, `SELECT type, rootpage FROM main.sqlite_schema WHERE type IN ('table', 'view') AND name = 'cairn_migration' COLLATE NOCASE`, func(s *sqlite3.Stmt) error {
 		if what = s.ColumnText(0); what == "table" && s.ColumnInt(1) == 0 {
@@ -227,8 +226,8 @@ func whatIsMigrations(db *sqlite3.Conn) (what string, err error) {
 	return what, err
 }
 
-// appliedMigrations returns the rows of the table cairn_migration. It checks them against the
-// session's metadata, because any SQL statement can make a table of that name, by renaming another.
+// appliedMigrations returns the rows of the table cairn_migration. It compares them with the
+// session's metadata, because any SQL can make a table of that name by a rename.
 func (s *Session) appliedMigrations(c *conn) ([]migrationRow, error) {
 	known := c.file.meta
 	if s.pending != nil {
@@ -269,12 +268,12 @@ func eachRow(db *sqlite3.Conn, query string, f func(*sqlite3.Stmt) error) error 
 }
 
 // Migrate applies those of ms that the database lacks, and returns their names. The error is a
-// *MigrationError: one of them failed, or what was applied before is not the beginning of ms; or
-// that of [ValidateMigrations]. After an error nothing can be done in the session but to roll it
-// back, so that no half of a list is ever committed.
+// *MigrationError if one of them failed, or if the migrations applied before are not the beginning
+// of ms; or that of [ValidateMigrations]. After an error the session can only be rolled back, so no
+// part of a list is ever committed.
 //
-// What was applied stands in the table cairn_migration of the database, which the first migration
-// creates, and in short in its [Metadata].
+// The table cairn_migration of the database records the applied migrations; the first migration
+// creates it. The [Metadata] has a summary.
 func (s *Session) Migrate(ms []Migration) (applied []string, err error) {
 	if err := ValidateMigrations(ms); err != nil {
 		return nil, err
@@ -299,7 +298,7 @@ func (s *Session) Migrate(ms []Migration) (applied []string, err error) {
 	}()
 	want := rowsOf(ms)
 	var have []migrationRow
-	// or else it is new, and there is no table to look for
+	// else the database is new, and has no such table
 	if m := c.file.meta; !untouched || m.Pages > 0 || m.Migrations > 0 {
 		if err := c.internally(func() error {
 			have, err = s.appliedMigrations(c)
@@ -322,12 +321,12 @@ func (s *Session) Migrate(ms []Migration) (applied []string, err error) {
 	return applied, nil
 }
 
-// migrate applies one migration and notes it in the table.
+// migrate applies one migration and records it in the table.
 func (s *Session) migrate(c *conn, m Migration, row migrationRow, position int) (err error) {
 	internal := func(sql string, args ...string) error {
 		return s.wrap(context.Background(), c.internally(func() error { return execute(c.db, sql, args...) }), sql)
 	}
-	unchecked := false // whether foreign keys were, for a while
+	unchecked := false // whether foreign keys were off for a while
 	defer func() {
 		if unchecked {
 			err = errors.Join(err, c.setForeignKeys(true))
@@ -403,7 +402,7 @@ func checkForeignKeys(c *conn, name string, unchecked bool) error {
 		})
 		if err == nil && deferred > 0 && !unchecked {
 			// The count is wrong after a table was dropped and rebuilt. SQLite will refuse to
-			// commit by it.
+			// commit because of it.
 			err = &MigrationError{Name: name, Err: ErrForeignKey,
 				Reason: "SQLite will not commit it: a table that others refer to was dropped; use PRAGMA foreign_keys=OFF for that"}
 		}
@@ -426,8 +425,8 @@ func execute(db *sqlite3.Conn, sql string, args ...string) error {
 	return wrap(stmt.Exec(), sql)
 }
 
-// skipSpace returns a text from its first statement: without white space, semicolons, comments and
-// byte order marks before it.
+// skipSpace returns a text from its first statement on, without white space, semicolons, comments
+// and byte order marks before it.
 func skipSpace(s string) string {
 	for {
 		before := len(s)
@@ -443,7 +442,7 @@ func skipSpace(s string) string {
 	}
 }
 
-// firstWord returns the keyword that a statement begins with, in capitals.
+// firstWord returns the first keyword of a statement, in capitals.
 func firstWord(s string) string {
 	end := strings.IndexFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') })
 	if end < 0 {

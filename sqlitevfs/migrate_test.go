@@ -17,7 +17,7 @@ func migrationsOf(texts ...string) []Migration {
 	return ms
 }
 
-// migrate applies migrations in a turn of their own.
+// migrate applies migrations in their own turn.
 func (r *rig) migrate(ms []Migration) ([]string, error) {
 	x := r.write()
 	defer x.Rollback()
@@ -144,7 +144,7 @@ func TestMigrationRebuildsATableThatOthersReferTo(t *testing.T) {
 			ALTER TABLE new_parent RENAME TO parent;
 			PRAGMA foreign_key_check;
 			PRAGMA foreign_keys=ON;`,
-		// And afterwards the keys hold, also if a migration does not switch them on again.
+		// And afterwards the keys hold, even if a migration does not switch them on again.
 		`PRAGMA foreign_keys(0); DROP TABLE parent; CREATE TABLE parent (id INTEGER PRIMARY KEY); INSERT INTO parent VALUES (1), (2)`,
 		`INSERT INTO child VALUES (30, 3)`,
 	)
@@ -153,7 +153,7 @@ func TestMigrationRebuildsATableThatOthersReferTo(t *testing.T) {
 	wantError(t, errOf(r.migrate(ms)), ErrForeignKey, `migration "0004"`)
 }
 
-// SQLite does not ask whether a table may be renamed to the name of that of migrations.
+// SQLite does not ask whether a table may be renamed to the name of the table of migrations.
 func TestMigrateTakesNoTableForItsOwnThatItDidNotMake(t *testing.T) {
 	ms := migrationsOf(`CREATE TABLE a (x)`, `CREATE TABLE b (x)`)
 	for kind, r := range map[string]*rig{
@@ -165,7 +165,7 @@ func TestMigrateTakesNoTableForItsOwnThatItDidNotMake(t *testing.T) {
 			`ALTER TABLE foo RENAME TO cairn_migration`),
 	} {
 		wantMigrationError(t, errOf(r.migrate(ms)), "there is "+kind+" cairn_migration, which no migration made: rename it or drop it")
-		r.exec(`ALTER TABLE cairn_migration RENAME TO bar; DROP TABLE bar`) // its owner can put that right
+		r.exec(`ALTER TABLE cairn_migration RENAME TO bar; DROP TABLE bar`) // the owner can repair that
 		applied, err := r.migrate(ms)
 		errorIf(t, err != nil || len(applied) != 2, "afterwards: applied %v, %v", applied, err)
 	}

@@ -13,15 +13,15 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// An inner is what is needed of a connection of the library and not part of its interface. If a
-// later version of the library has other names there is none, and a test says so.
+// An inner is the part of a connection that is needed and not in the library's interface. If a
+// later version of the library has other names there is no inner, and a test reports it.
 type inner interface {
-	// Slice returns the linear memory, which is nearly all that a connection takes, and which never
-	// shrinks. SQLite's own counters say what is in use now, not how far the memory has grown.
+	// Slice returns the linear memory, which is nearly all memory of a connection and never
+	// shrinks. SQLite's own counters give the memory in use now, not the size that it has grown to.
 	Slice() *[]byte
-	// X__stack_pointer returns where C's stack ends now. It has 64 KiB, from 65536 down to 0.
+	// X__stack_pointer returns the current end of C's stack of 64 KiB, from 65536 down to 0.
 	X__stack_pointer() *int32
-	// Close gives the memory back, and calls nothing of SQLite.
+	// Close gives the memory back, without calling SQLite.
 	io.Closer
 }
 
@@ -35,7 +35,7 @@ func innerOf(db *sqlite3.Conn) inner {
 	return in
 }
 
-// attach notes where the memory of a new connection is, and its stack while nothing runs.
+// attach stores the addresses of a new connection's memory and stack, and the stack's idle value.
 func (in *instance) attach(db *sqlite3.Conn) {
 	in.db = db
 	if in.inner = innerOf(db); in.inner != nil {
@@ -46,20 +46,19 @@ func (in *instance) attach(db *sqlite3.Conn) {
 	}
 }
 
-// atRest reports whether no call into SQLite was left by a panic. One that was leaves its part of
+// atRest reports whether no call into SQLite was left by a panic. Such a call leaves its part of
 // the stack behind, and SQLite in any state.
 func (in *instance) atRest() bool { return in.stack == nil || *in.stack == in.rest }
 
 // stackBytes is how large C's stack is.
 const stackBytes = 64 << 10
 
-// nearEnd is how much of the stack is left, in bytes, when a function of SQLite finds none for
-// itself.
+// nearEnd is the rest of the stack, in bytes, below which a function of SQLite may find no room.
 const nearEnd = 16 << 10
 
-// failure makes an error of a panic out of the library, or returns nil if it is of something else:
-// a Reader, a Writer, this package. If the panic has left a call into SQLite the connection is
-// broken: no other call is safe, and most would panic too.
+// failure turns a panic of the library into an error. It returns nil if the panic is from
+// elsewhere: a Reader, a Writer, this package. If the panic has left a call into SQLite, the
+// connection is broken: no other call is safe, and most would panic too.
 func (in *instance) failure(p any) error {
 	if err := in.stop.stopped(); err != nil {
 		in.broken = true
@@ -92,8 +91,7 @@ func tooComplex() error {
 
 var errBroken = errors.New("a statement was left by a panic")
 
-// closeNative closes a connection and the statements that are left of it, also after it ran out of
-// memory.
+// closeNative closes a connection and its remaining statements, even after it ran out of memory.
 func closeNative(db *sqlite3.Conn) error {
 	for _, s := range slices.Collect(db.Stmts()) {
 		_ = attempt(s.Close) // the error is that of its last step
@@ -101,7 +99,7 @@ func closeNative(db *sqlite3.Conn) error {
 	return attempt(db.Close)
 }
 
-// attempt makes an error of a panic.
+// attempt turns a panic into an error.
 func attempt(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

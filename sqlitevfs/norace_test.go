@@ -2,5 +2,5 @@
 
 package sqlitevfs
 
-// RaceDetector says that the tests run some 20 times slower, SQLite being Go code.
+// RaceDetector says that the tests run some 20 times slower, because SQLite is Go code here.
 const RaceDetector = false

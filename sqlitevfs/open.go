@@ -11,22 +11,21 @@ import (
 // openMaxOpen is how many connections a DB has by default: a writer, and readers.
 const openMaxOpen = 8
 
-// A DB is one database in a Store of the caller's. Its methods may be called from any goroutine.
+// A DB is one database in the caller's Store. Its methods may be called from any goroutine.
 type DB struct {
 	store    Store
 	pool     *Pool
 	database *Database
-	turn     chan struct{} // holds one token: updates take it in turn
+	turn     chan struct{} // has one token, so updates run one at a time
 
 	mu      sync.Mutex
 	closed  bool
 	running sync.WaitGroup // updates and views; Add under mu, and not after closed
 }
 
-// Open returns the database of a store, which it creates with its first write. Migrations are
-// applied first, in an Update of their own; if there is nothing to apply the store is only read,
-// and if ms is nil not even that: then the database is taken as it is. Of o, MaxOpen is 8 if it is
-// zero.
+// Open returns the database of a store; its first write creates it. Open first applies migrations,
+// in their own Update. If none is pending it only reads the store, and if ms is nil it does not
+// even read it. If o.MaxOpen is zero it is 8.
 func Open(ctx context.Context, s Store, ms []Migration, o Options) (*DB, error) {
 	if o.MaxOpen == 0 {
 		o.MaxOpen = openMaxOpen
@@ -61,9 +60,9 @@ func (db *DB) migrate(ctx context.Context, ms []Migration) error {
 	})
 }
 
-// Update runs f in one transaction: what it changes is committed by the store if f returns nil, and
-// vanishes otherwise. Updates wait for each other; f must not call Update. What f reads with View
-// is the last commit, without its own changes.
+// Update runs f in one transaction. The store commits its changes if f returns nil, and otherwise
+// they vanish. Updates wait for each other; f must not call Update. View in f reads the last
+// commit, without the changes of f.
 func (db *DB) Update(ctx context.Context, f func(*sql.DB) error) error {
 	return db.session(ctx, func(s *Session) error { return f(s.DB()) })
 }
@@ -79,7 +78,7 @@ func (db *DB) session(ctx context.Context, f func(*Session) error) error {
 	})
 }
 
-// change runs f in an Update of the store. f returns whether it put something into the writer.
+// change runs f in an Update of the store. f returns whether it changed the writer.
 func (db *DB) change(ctx context.Context, f func(Writer) (bool, error)) error {
 	if err := db.begin(); err != nil {
 		return err
@@ -93,7 +92,7 @@ func (db *DB) change(ctx context.Context, f func(Writer) (bool, error)) error {
 	defer func() { <-db.turn }()
 	changed, committed := false, false
 	defer func() {
-		// What the store's writer dropped must not stay in the connection's cache.
+		// Pages that the store's writer dropped must not stay in the connection's cache.
 		if changed && !committed {
 			db.database.Discard()
 		}
@@ -106,7 +105,7 @@ func (db *DB) change(ctx context.Context, f func(Writer) (bool, error)) error {
 	return err
 }
 
-// View runs f on the last commit, beside updates and other views. f cannot write.
+// View runs f on the last commit, concurrently with updates and other views. f cannot write.
 func (db *DB) View(ctx context.Context, f func(*sql.DB) error) error {
 	return db.view(ctx, func(r Reader) error {
 		s := db.database.Read(ctx, r)
@@ -132,8 +131,8 @@ func (db *DB) snapshot(ctx context.Context, f func(Reader) error) (err error) {
 	return f(sn)
 }
 
-// Export writes the database as of its last commit as a plain SQLite file, as [Export] does, beside
-// updates and views.
+// Export writes the database as of its last commit as a plain SQLite file, as [Export] does,
+// concurrently with updates and views.
 func (db *DB) Export(ctx context.Context, w io.Writer) (n int64, err error) {
 	err = db.view(ctx, func(r Reader) error {
 		n, err = Export(ctx, w, r)
@@ -142,8 +141,8 @@ func (db *DB) Export(ctx context.Context, w io.Writer) (n int64, err error) {
 	return n, err
 }
 
-// Import replaces the database by a plain SQLite file, as [Database.Import] does, in an Update of
-// its own. It applies no migrations; the next Open applies those of the program.
+// Import replaces the database by a plain SQLite file, as [Database.Import] does, in its own
+// Update. It applies no migrations; the next Open applies those of the program.
 func (db *DB) Import(ctx context.Context, file io.Reader, maxBytes int64) (m Metadata, err error) {
 	err = db.change(ctx, func(w Writer) (bool, error) {
 		m, err = db.database.Import(ctx, w, file, maxBytes)
@@ -162,7 +161,7 @@ func (db *DB) begin() error {
 	return nil
 }
 
-// Close waits for the updates and views that run. Those begun later fail with [ErrClosed].
+// Close waits for running updates and views. Those begun later fail with [ErrClosed].
 func (db *DB) Close() error {
 	db.mu.Lock()
 	db.closed = true

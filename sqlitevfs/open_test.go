@@ -22,7 +22,7 @@ func (f *failing) Update(ctx context.Context, g func(Writer) error) error {
 	return f.mapStore.Update(ctx, func(w Writer) error { return errors.Join(g(w), f.fault) })
 }
 
-// A desk is an open database in a store that can be made to fail.
+// A desk is an open database in a store whose commits can be made to fail.
 type desk struct {
 	*DB
 	t     *testing.T
@@ -88,7 +88,7 @@ func TestViewReadsTheLastCommitAndCannotWrite(t *testing.T) {
 			db.want(`SELECT count(*) FROM a`, "1")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			cancel(errPlain)
-			err := db.Update(ctx, runs(``)) // waits for its turn no longer than its context
+			err := db.Update(ctx, runs(``)) // waits for its turn only as long as its context
 			errorIf(t, !errors.Is(err, ErrInterrupted) || !errors.Is(err, errPlain), "a waiting update: %v", err)
 			return nil
 		}))
@@ -185,7 +185,7 @@ func TestImportThatTheStoreRefusesLeavesTheOldDatabase(t *testing.T) {
 	db.run(`INSERT INTO a VALUES ('more')`)
 	db.want(`SELECT group_concat(x) FROM a`, "old,more")
 	must(t, errOf(db.Import(t.Context(), &file, 1<<20)))
-	db.want(`SELECT name FROM b`, "new") // on a connection that knew the schema before
+	db.want(`SELECT name FROM b`, "new") // on a connection with the old schema
 	err := db.View(t.Context(), runs(`SELECT x FROM a2`))
 	wantError(t, err, nil, "no such table")
 	db.run(`INSERT INTO b VALUES ('more')`)

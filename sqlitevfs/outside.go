@@ -9,13 +9,13 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// An outside is what the library knows of an instance in Go, outside the memory of it, that its use
-// changes, and how it was when the instance was new.
+// An outside is the library's Go state of an instance, outside its memory, that use changes, with
+// its values when the instance was new.
 type outside struct {
-	handles *[]any // Go's values that C refers to: the file, functions, temporary files; by index
-	deleted *int   // of handles, how many were removed
+	handles *[]any // Go's values that C refers to, by index: the file, functions, temporary files
+	deleted *int   // how many handles were removed
 	fault   *error // of the last operation of a file
-	table   *[]any // the functions that C calls by index, to which extensions add
+	table   *[]any // the functions that C calls by index; extensions add some
 
 	newHandles []any
 	newDeleted int
@@ -23,9 +23,9 @@ type outside struct {
 }
 
 // knownFields are the fields of the library's types that hold the state of an instance. A library
-// that has others may keep something that outside does not know of: then there is none, and a test
-// says so. regions and committed are those of Unix; elsewhere a memory that has grown cannot be
-// made shorter, or is not worth it.
+// with other fields may keep state that outside does not cover: then there is no outside, and a
+// test reports it. regions and committed are of Unix; elsewhere a memory that has grown cannot be
+// shortened, or it is not worth it.
 func knownFields() [][]string {
 	return [][]string{
 		{"wrp", "interrupt", "stmts", "busy", "log", "collation", "wal", "trace", "authorizer",
@@ -39,8 +39,8 @@ func knownFields() [][]string {
 	}
 }
 
-// outsideOf returns the outside of an instance that is new, or nil if the library is not one that
-// is known.
+// outsideOf returns the outside of a new instance, or nil if this version of the library is not
+// known.
 func outsideOf(db *sqlite3.Conn) *outside {
 	known := knownFields()
 	conn := reflect.ValueOf(db).Elem()
@@ -84,7 +84,7 @@ func hasFields(t reflect.Type, names []string) bool {
 	return true
 }
 
-// fieldOf returns a pointer to a field of a structure, or nil if that is not of the type.
+// fieldOf returns a pointer to a field of a structure, or nil if the field is not of type T.
 func fieldOf[T any](v reflect.Value, name string) *T {
 	f := v.FieldByName(name)
 	if f.Type() != reflect.TypeFor[T]() {
@@ -93,7 +93,7 @@ func fieldOf[T any](v reflect.Value, name string) *T {
 	return (*T)(unsafe.Pointer(f.UnsafeAddr()))
 }
 
-// restore makes what is outside that of a new instance. It reports whether it could.
+// restore resets the Go state to that of a new instance. It reports whether it could.
 func (o *outside) restore() bool {
 	if len(*o.handles) < len(o.newHandles) || len(*o.table) < o.newTable {
 		return false

@@ -10,27 +10,26 @@ import (
 
 // A patch is the difference between a page and its stored form.
 //
-//  1. An inserted row changes some two hundred bytes of a page. Patches stand in the value of the
-//     metadata, which every commit puts anyway. So a small commit puts one short value, and not a
-//     page besides.
+//  1. An inserted row changes some two hundred bytes of a page. Patches are in the value of the
+//     metadata, which every commit puts anyway. So a small commit puts one short value and no page.
 //  2. A patch always leads from the stored page to the present one. A page has at most one patch,
 //     and a new patch replaces the old one. So the metadata and the pages of one snapshot are the
 //     whole database.
 //  3. Every commit writes all patches again. When the patches of a page have cost as much as the
-//     page, the page is stored anew and its patch goes. The next changes are not known, and this
-//     rule costs at most twice the best choice.
+//     page, the page is stored again and its patch is removed. The next changes are unknown, and
+//     this rule costs at most twice the best choice.
 type patch struct {
 	page uint32
 	runs []byte // see appendRuns
-	paid int    // bytes that were written for it so far
+	paid int    // bytes written for it so far
 }
 
 const (
-	word      = 8                // what runs are made of, in bytes
-	stride    = 16 * word        // what is compared at once
+	word      = 8                // unit of runs, in bytes
+	stride    = 16 * word        // unit of comparison
 	pageWords = PageSize / word  // of a page
-	runHeader = 2 + 2            // where a run begins, and how many words it has
-	patchHead = 4 + 2            // the page, and how many bytes its runs take
+	runHeader = 2 + 2            // the first word of a run, and its length in words
+	patchHead = 4 + 2            // the page, and the length of its runs in bytes
 	minRuns   = runHeader + word // the length of the shortest runs
 	// maxPatches bounds the patches of one database together, in bytes.
 	maxPatches = 2 << 10
@@ -85,8 +84,7 @@ func appendRuns(dst []byte, stored, now *page, limit int) ([]byte, bool) {
 	return dst, true
 }
 
-// checkRuns returns what is wrong with runs: they are in order, do not touch each other, and end
-// within the page.
+// checkRuns returns the fault of runs, which must be in order, not touch, and end within the page.
 func checkRuns(runs []byte) error {
 	for next := 0; len(runs) > 0; {
 		if len(runs) < minRuns {
@@ -105,7 +103,7 @@ func checkRuns(runs []byte) error {
 	return nil
 }
 
-// patches are those of a database, in the order of their pages.
+// patches are the patches of a database, in the order of their pages.
 type patches []patch
 
 // parsePatches appends the encoded patches of a database of so many pages to list, which is empty.
@@ -158,7 +156,7 @@ func (l patches) find(n uint32) (int, bool) {
 	return slices.BinarySearchFunc(l, n, func(p patch, n uint32) int { return cmp.Compare(p.page, n) })
 }
 
-// apply makes page n, of which b has the stored bytes, what it is.
+// apply turns the stored bytes b of page n into the present ones.
 func (l patches) apply(n uint32, b []byte) {
 	if len(l) == 0 {
 		return
@@ -168,7 +166,7 @@ func (l patches) apply(n uint32, b []byte) {
 	}
 }
 
-// remove forgets the patch of a page, if it has one. The memory of its runs stays behind the end of
+// remove removes the patch of a page, if it has one. The memory of its runs stays beyond the end of
 // the list, for set.
 func (l *patches) remove(n uint32) {
 	i, ok := l.find(n)
@@ -181,14 +179,14 @@ func (l *patches) remove(n uint32) {
 	*l = (*l)[:last]
 }
 
-// cut forgets the patches of pages from n on.
+// cut removes the patches of pages from n on.
 func (l *patches) cut(n uint32) {
 	i, _ := l.find(n)
 	clear((*l)[i:])
 	*l = (*l)[:i]
 }
 
-// set takes runs, which it copies, for the patch of a page.
+// set sets the patch of a page to a copy of runs.
 func (l *patches) set(n uint32, runs []byte) {
 	i, ok := l.find(n)
 	if !ok {
@@ -203,11 +201,11 @@ func (l *patches) set(n uint32, runs []byte) {
 }
 
 // keptImages is the number of pages whose stored form a write session remembers: the pages stored
-// or changed last. A table has one page that grows, and so has each of its indexes that is in the
-// order of insertion.
+// or changed last. A table has one growing page, and so has each of its indexes in the order of
+// insertion.
 const keptImages = 4
 
-// stored are pages as they are stored, without their patches; the one that was used last is first.
+// stored are pages as stored, without their patches; the last used one is first.
 type stored [keptImages]storedPage
 
 type storedPage struct {
@@ -227,7 +225,7 @@ func (s *stored) find(n uint32) *page {
 	return nil
 }
 
-// add takes b for page n, and returns what has to go for that, or nil.
+// add adds b as page n, and returns the page that it replaces, or nil.
 func (s *stored) add(n uint32, b *page) (gone *page) {
 	i := slices.IndexFunc(s[:], func(at storedPage) bool { return at.b != nil && at.n == n })
 	if i < 0 {
@@ -242,7 +240,7 @@ func (s *stored) add(n uint32, b *page) (gone *page) {
 	return gone
 }
 
-// remove forgets the pages with from <= n < to.
+// remove removes the pages with from <= n < to.
 func (s *stored) remove(from, to uint32, buffers *buffers) {
 	for i := range s {
 		if at := &s[i]; at.b != nil && at.n >= from && at.n < to {

@@ -33,12 +33,12 @@ const (
 type Options struct {
 	// MaxOpen bounds the open connections. When it is reached, the least recently used idle one is
 	// closed; if all are in use, opening another fails with [ErrBusy]. Spare instances for other
-	// databases are not counted: MaxOpen/128 of them, at least 2 and at most 16, for reading, and
-	// as many for writing.
+	// databases are not counted: MaxOpen/128 for reading, at least 2 and at most 16, and as many
+	// for writing.
 	MaxOpen int
 	// MaxMemory bounds the memory of the open connections, in bytes: beyond it, idle ones are
-	// closed. The connections in use may exceed it by ConnMemory, all together. Beyond that,
-	// opening another, and a statement that needs more memory, fail with [ErrBusy].
+	// closed. The connections in use together may exceed it by ConnMemory. Beyond that, opening
+	// another one, or a statement that needs more memory, fails with [ErrBusy].
 	MaxMemory int64
 	// ConnMemory bounds the heap of one connection, in bytes: page cache, sorts, statements. A
 	// statement that needs more fails with [ErrMemory]. At least 1 MiB.
@@ -65,7 +65,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// withDefaults returns the options with nothing left out, or their faults, joined.
+// withDefaults returns the options with all fields set, or their faults, joined.
 func (o Options) withDefaults() (Options, error) {
 	var faults []error
 	set := func(name string, v *int64, otherwise, least int64) {
@@ -98,11 +98,11 @@ func (o Options) withDefaults() (Options, error) {
 // may be called from any goroutine.
 //
 //  1. A connection is in exactly one of three states. It is in use by one session. Or it is idle,
-//     in its database's list and in the list of the pool, which is in the order of use. Or it is
-//     being closed, and the pool only counts it. A few instances of closed connections are spare,
-//     and belong to no connection.
+//     in its database's list and in the pool's list, which is in the order of use. Or it is being
+//     closed, and the pool only counts it. A few instances of closed connections are spare, and
+//     belong to no connection.
 //  2. Connections are opened and closed without the lock.
-//  3. One timer serves all: it is for the connection that has been idle longest, or the spare.
+//  3. One timer serves all: it is set for the longest idle connection or spare.
 type Pool struct {
 	options Options
 	open    context.Context // bounds the heap of the connections that are opened with it
@@ -114,16 +114,16 @@ type Pool struct {
 	mu             sync.Mutex
 	changed        sync.Cond // of inUse, closing, armed, ahead, watching
 	closed         bool
-	serial         uint64       // of the connection that was opened last
+	serial         uint64       // of the last opened connection
 	newest, oldest *conn        // idle
-	idleBytes      int64        // of them, in stats.Bytes
+	idleBytes      int64        // of the idle ones, part of stats.Bytes
 	spares         []*instance  // in the order in which they became spare
 	templates      [2]*template // of instances that read, and that write
 	stats          Stats
-	granted        int64 // how far the connections in use may grow, in bytes
-	closing        int   // on their way out
-	ahead          bool  // an instance is being made before it is asked for
-	armed          bool  // the timer is set, or its function has not begun to look
+	granted        int64 // how far the connections in use may still grow, in bytes
+	closing        int   // being closed
+	ahead          bool  // an instance is being made in advance
+	armed          bool  // the timer is set, or its function has not yet checked
 	timer          *time.Timer
 
 	lookAfter, stopAfter time.Duration // the constants, except in tests
@@ -181,7 +181,7 @@ func (p *Pool) Close() error {
 // Stats are counts of a pool.
 type Stats struct {
 	Open, InUse             int   // connections
-	Bytes                   int64 // what the open connections take, estimated
+	Bytes                   int64 // memory of the open connections, estimated
 	Opened, Evicted, Closed uint64
 }
 
@@ -197,8 +197,8 @@ func (p *Pool) Database(name string) *Database {
 	return &Database{pool: p, name: name, limits: p.limits(Limits{})}
 }
 
-// take returns an idle connection for a session, or nil: then the session may open one, which is
-// counted already. epoch is that of the database.
+// take returns an idle connection for a session. If it returns nil, the session may open one, which
+// is already counted. epoch is that of the database.
 func (p *Pool) take(s *Session) (_ *conn, epoch uint64, err error) {
 	var gone []*conn
 	defer func() { p.closeAll(gone) }()
@@ -233,20 +233,20 @@ func (p *Pool) take(s *Session) (_ *conn, epoch uint64, err error) {
 	return nil, d.epoch, nil
 }
 
-// full returns why no connection can be opened although none is idle, or nil. REQUIRES: mu
+// full returns the reason why no connection can be opened if none is idle, or nil. REQUIRES: mu
 func (p *Pool) full() error {
 	if p.stats.Open >= p.options.MaxOpen {
 		return fmt.Errorf("%w: all %d connections are in use", ErrBusy, p.options.MaxOpen)
 	}
-	// One that has grown as far as it may does not keep all others out.
+	// A connection that has grown to its limit does not keep all others out.
 	if most := p.most(); p.stats.Bytes > most {
 		return fmt.Errorf("%w: the connections in use take %d bytes of memory, and no more are opened beyond %d", ErrBusy, p.stats.Bytes, most)
 	}
 	return nil
 }
 
-// put takes back the connection of a session, or what is left of it: c is nil if none could be
-// opened. The connection is closed if it is stained.
+// put takes back the connection of a session; c is nil if none could be opened. It closes the
+// connection if it is stained.
 func (p *Pool) put(s *Session, c *conn) {
 	var gone []*conn
 	p.mu.Lock()
@@ -279,24 +279,24 @@ func (p *Pool) put(s *Session, c *conn) {
 	p.closeAll(gone)
 }
 
-// due is how large a connection may grow and still be kept, in bytes: its memory never shrinks.
+// due is the size up to which a connection is kept, in bytes: its memory never shrinks.
 func (p *Pool) due() int64 { return 2<<20 + p.options.CacheBytes*5/4 }
 
-// count notes how large a connection in use is. REQUIRES: mu
+// count updates the size of a connection in use. REQUIRES: mu
 func (p *Pool) count(c *conn) {
 	size := c.size()
 	p.stats.Bytes += size - c.bytes
 	c.bytes = size
 }
 
-// grown is count while a session goes on.
+// grown is count during a session.
 func (p *Pool) grown(c *conn) {
 	p.mu.Lock()
 	p.count(c)
 	p.mu.Unlock()
 }
 
-// link makes a connection idle. REQUIRES: mu
+// link adds a connection to the idle ones. REQUIRES: mu
 func (p *Pool) link(c *conn) {
 	c.since = time.Now()
 	p.idleBytes += c.bytes
@@ -310,7 +310,7 @@ func (p *Pool) link(c *conn) {
 	c.database.idle = append(c.database.idle, c)
 }
 
-// unlink takes a connection out of the idle ones. REQUIRES: mu
+// unlink removes a connection from the idle ones. REQUIRES: mu
 func (p *Pool) unlink(c *conn) {
 	p.idleBytes -= c.bytes
 	if c.older != nil {
@@ -329,20 +329,19 @@ func (p *Pool) unlink(c *conn) {
 	d.idle = slices.Delete(d.idle, i, i+1)
 }
 
-// evict drops the connection that has been idle longest. REQUIRES: mu, an idle connection
+// evict drops the longest idle connection. REQUIRES: mu, an idle connection
 func (p *Pool) evict() *conn {
 	p.stats.Evicted++
 	return p.drop(p.oldest)
 }
 
-// drop takes an idle connection out of the pool; the caller has to pass it to closeAll. REQUIRES:
-// mu
+// drop removes an idle connection from the pool; the caller must pass it to closeAll. REQUIRES: mu
 func (p *Pool) drop(c *conn) *conn {
 	p.unlink(c)
 	return p.forget(c)
 }
 
-// forget takes a connection out of the counts; the caller has to pass it to closeAll. REQUIRES: mu
+// forget removes a connection from the counts; the caller must pass it to closeAll. REQUIRES: mu
 func (p *Pool) forget(c *conn) *conn {
 	p.stats.Open--
 	p.stats.Bytes -= c.bytes
@@ -351,7 +350,7 @@ func (p *Pool) forget(c *conn) *conn {
 	return c
 }
 
-// closeAll closes connections that are out of the pool.
+// closeAll closes connections that were removed from the pool.
 func (p *Pool) closeAll(gone []*conn) {
 	if len(gone) == 0 {
 		return
@@ -365,7 +364,7 @@ func (p *Pool) closeAll(gone []*conn) {
 	p.mu.Unlock()
 }
 
-// arm sets the timer if there is something to wait for. REQUIRES: mu
+// arm sets the timer if a connection or a spare is idle. REQUIRES: mu
 func (p *Pool) arm() {
 	if p.armed || p.closed || p.oldest == nil && len(p.spares) == 0 {
 		return
@@ -386,7 +385,7 @@ func (p *Pool) arm() {
 	p.timer.Reset(wait)
 }
 
-// sweep closes the connections that were idle for too long.
+// sweep closes connections and spares that were idle for too long.
 func (p *Pool) sweep() {
 	var gone []*conn
 	p.mu.Lock()

@@ -67,7 +67,7 @@ func TestIdleConnectionsAreClosedByOneTimer(t *testing.T) {
 		use(b)
 		open(9*time.Second, 2)
 		open(2*time.Second, 1)
-		open(time.Hour, 1) // what is in use is not idle
+		open(time.Hour, 1) // a connection in use is not idle
 		used.Rollback()
 		open(0, 1)
 		open(11*time.Second, 0)
@@ -97,8 +97,8 @@ func TestCloseOfAPoolWaitsForSessions(t *testing.T) {
 	})
 }
 
-// TestDatabasesTakeTurnsWithInstances has databases that want more connections than there may be.
-// Each has a writer and a reader, and has to find its own content.
+// TestDatabasesTakeTurnsWithInstances has databases that need more connections than the pool
+// allows. Each has a writer and a reader, and must find its own content.
 func TestDatabasesTakeTurnsWithInstances(t *testing.T) {
 	p := newRig(t, Options{MaxOpen: 8, CacheBytes: 16 * PageSize}).pool
 	turns := 45
@@ -158,7 +158,7 @@ func TestDatabasesTakeTurnsWithInstances(t *testing.T) {
 	workers.Wait()
 }
 
-// needRenewal skips a test where instances are not made new, because of the system.
+// needRenewal skips a test on systems where instances cannot be renewed.
 func needRenewal(t *testing.T, p *Pool) {
 	t.Helper()
 	in, err := p.newInstance(false)
@@ -173,8 +173,8 @@ func needRenewal(t *testing.T, p *Pool) {
 	t.Fatal("instances cannot be made new: the library has other fields now")
 }
 
-// wantNew fails the test unless an instance is as new ones are, in every byte that its memory ever
-// had, and outside.
+// wantNew fails the test unless an instance equals a new one, in every byte that its memory ever
+// had, and in its Go state.
 func wantNew(t *testing.T, p *Pool, in *instance, what string) {
 	t.Helper()
 	other, err := p.newInstance(in.write)
@@ -198,7 +198,7 @@ func wantNew(t *testing.T, p *Pool, in *instance, what string) {
 	same(t, len(slices.Collect(in.db.Stmts())), 3, what)
 }
 
-// TestRenewedInstanceHoldsNothingOfBefore runs what leaves something behind in SQLite: rows,
+// TestRenewedInstanceHoldsNothingOfBefore runs texts that leave state behind in SQLite: rows,
 // statements, settings, temporary tables, extensions, errors, panics.
 func TestRenewedInstanceHoldsNothingOfBefore(t *testing.T) {
 	p := newRig(t, Options{IdleTime: time.Hour}).pool
@@ -210,7 +210,7 @@ func TestRenewedInstanceHoldsNothingOfBefore(t *testing.T) {
 		errorIf(t, len(in.template.names) == 0, "the name of the file system is not in the memory")
 		in.close(p.options.Logger)
 	}
-	drawn := map[string]bool{} // random numbers, of which none comes twice
+	drawn := map[string]bool{} // random numbers, none twice
 	for _, x := range []struct{ name, before, text string }{
 		{"rows", "", "INSERT INTO t (v) VALUES ('a secret'); SELECT v || ' of mine', upper('a secret'), randomblob(1000), datetime('now') FROM t"},
 		{"settings", "",
@@ -233,7 +233,7 @@ func TestRenewedInstanceHoldsNothingOfBefore(t *testing.T) {
 			name := fmt.Sprintf("%s, write %v", x.name, write)
 			r := (&rig{t: t, store: &mapStore{keys: keys{}}, pool: p}).open(x.name)
 			r.exec("CREATE TABLE t (id INTEGER PRIMARY KEY, v);" + x.before)
-			r.db.Discard() // so that the session has a connection of its own
+			r.db.Discard() // so the session has its own connection
 			s := r.read()
 			if write {
 				s = r.write()
@@ -241,7 +241,7 @@ func TestRenewedInstanceHoldsNothingOfBefore(t *testing.T) {
 			number := s.ask("SELECT hex(randomblob(16))")
 			errorIf(t, drawn[number], "%s: a random number is drawn twice", name)
 			drawn[number] = true
-			_, err := s.Exec(x.text) // some fail, others do if they cannot write
+			_, err := s.Exec(x.text) // some fail, others only if they cannot write
 			if rows, e := s.Query("SELECT v FROM t"); e == nil {
 				rows.Next() // and are open at the end
 			}
@@ -249,7 +249,7 @@ func TestRenewedInstanceHoldsNothingOfBefore(t *testing.T) {
 			fatalIf(t, c == nil, "%s: no connection: %v", name, err)
 			in := c.instance
 			if x.name == "fault" {
-				*in.outside.fault = errors.New("of a file") // as the library notes it
+				*in.outside.fault = errors.New("of a file") // as the library records it
 			}
 			s.Rollback()
 			r.db.Close()
@@ -277,7 +277,7 @@ func TestSparesAreBoundedAndClosed(t *testing.T) {
 		r := newSmallRig(t, Options{IdleTime: 10 * time.Second, MaxOpen: 600})
 		p := r.pool
 		needRenewal(t, p)
-		var first string // the name of the file system of the first that is spare
+		var first string // the file system's name of the first spare
 		spare := func(read, write int, when string) {
 			t.Helper()
 			synctest.Wait()

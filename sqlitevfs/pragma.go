@@ -18,16 +18,16 @@ const (
 	absent                   // there is no such form
 )
 
-// String returns the word that the page about SQL has for a verdict.
+// String returns the word for a verdict on the page about SQL.
 func (v verdict) String() string {
 	return [...]string{"works", "this turn", "no effect", "refused", "-"}[v]
 }
 
-// A pragmaRule says what a pragma does without and with an argument.
+// A pragmaRule says how a pragma works without and with an argument.
 type pragmaRule struct {
 	get, set verdict
-	instead  string // what runs in place of the form that has no effect, if it answers something
-	why      string // it is refused
+	instead  string // runs in place of the form that has no effect, if that has a result
+	why      string // reason of a refusal
 }
 
 const (
@@ -36,8 +36,7 @@ const (
 	answerHost       = "it names a directory of the host"
 )
 
-// pragmaRules returns the rule of each pragma that SQLite has. The table of the page about SQL says
-// the same.
+// pragmaRules returns the rule of each pragma of SQLite. The page about SQL has the same table.
 func pragmaRules() map[string]pragmaRule {
 	read := pragmaRule{works, absent, "", ""}
 	both := pragmaRule{works, works, "", ""}
@@ -118,7 +117,7 @@ func pragmaRules() map[string]pragmaRule {
 	}
 }
 
-// pragma decides about a pragma, with the argument "" if it has none. SQLite does not tell an empty
+// pragma decides about a pragma; arg is "" if it has none. SQLite does not distinguish an empty
 // argument from none; an empty one means off or 0 and is harmless with each of them.
 func (a *authorizer) pragma(name, arg string) sqlite3.AuthorizerReturnCode {
 	if a.watching {
@@ -168,8 +167,8 @@ func (a *authorizer) cacheLimit() int64 {
 	return DefaultConnMemory / 2
 }
 
-// cacheBytes returns how many bytes a cache_size means: pages, or KiB if it is negative. What is
-// not a number is too much.
+// cacheBytes returns how many bytes a cache_size means: pages, or KiB if it is negative. A text
+// that is not a number returns too many.
 func cacheBytes(arg string) int64 {
 	const most = 1 << 62
 	n, err := parseInt(arg, 32)
@@ -182,7 +181,7 @@ func cacheBytes(arg string) int64 {
 	return n * PageSize
 }
 
-// parseInt reads an integer as SQLite does: a zero in front does not make it octal.
+// parseInt reads an integer as SQLite does: a leading zero does not make it octal.
 func parseInt(arg string, bits int) (int64, error) {
 	if digits, found := strings.CutPrefix(strings.ToLower(arg), "0x"); found {
 		return strconv.ParseInt(digits, 16, bits)
@@ -202,8 +201,8 @@ func onOff(arg string) string {
 	return "off"
 }
 
-// setForeignKeys switches the check of foreign keys, which the pragma cannot do inside a
-// transaction, and a session is one.
+// setForeignKeys switches the check of foreign keys. The pragma cannot do that in a transaction,
+// and a session is one.
 func (c *conn) setForeignKeys(on bool) error {
 	const why = "PRAGMA foreign_keys"
 	_, err := c.db.Config(sqlite3.DBCONFIG_ENABLE_FKEY, on)
@@ -216,9 +215,9 @@ func (c *conn) setForeignKeys(on bool) error {
 	return err
 }
 
-// unguard switches foreign keys and triggers off, which are the owner's and do not run while the
-// runtime changes reserved tables. A database that has none is left alone, because the switch has
-// SQLite compile all statements again.
+// unguard switches off the owner's foreign keys and triggers, which must not run while the runtime
+// changes reserved tables. It does nothing if the database has none, because after the switch
+// SQLite compiles all statements again.
 func (c *conn) unguard() error {
 	internal := c.auth.internal
 	c.auth.internal = true

@@ -9,14 +9,13 @@ import (
 const (
 	minWindow = 16 // pages
 	maxWindow = 64
-	// maxGap is how many pages a scan may skip and still be one: a table's interior pages stand
-	// between its leaves.
+	// maxGap is how many pages a scan may skip: a table's interior pages are between its leaves.
 	maxGap = 3
-	// minRun is after how many pages in a row the next are read ahead.
+	// minRun is the number of pages in a row after which the next are read ahead.
 	minRun = 2
 )
 
-// buffers are the pages that the connections of a pool take turns with.
+// buffers are pages that the connections of a pool share in turn.
 type buffers struct {
 	pages, windows sync.Pool
 }
@@ -44,8 +43,8 @@ func (b *buffers) window() *window {
 	return new(window)
 }
 
-// readAhead is what a file has read ahead of SQLite. A page that is read alone costs a lookup, some
-// 2 us; in a row, a fraction of that.
+// readAhead has the pages that a file has read ahead of SQLite. A single read of a page costs a
+// lookup, some 2 us; in a row, a fraction of that.
 type readAhead struct {
 	head *page // the first page, or nil
 
@@ -53,7 +52,7 @@ type readAhead struct {
 	start  uint32  // the page at the beginning of buffer
 	count  uint32  // pages in buffer
 	size   uint32  // of the next window
-	last   uint32  // the page that was read last
+	last   uint32  // the last page that was read
 	run    int     // how many were read in a row
 }
 
@@ -101,11 +100,10 @@ func (a *readAhead) scan(f *file, n uint32) (*page, error) {
 	a.start, a.count = n, 0
 	want := min(max(a.size, minWindow), f.base-n)
 	a.size = min(want*2, maxWindow)
-	// want is at most what is left below 2^32-1, the largest number of pages, so the end does not
-	// wrap.
+	// want is at most the rest below 2^32-1, the largest number of pages, so the end does not wrap.
 	end := f.pageKey(f.end[:0], n+want)
 	err := f.r.Scan(f.pageKey(f.key[:0], n), end, func(key, value []byte) bool {
-		// Stop at anything except the expected page: a lookup of the missing page reports the
+		// Stop at anything except the expected page: a lookup of the missing page returns the
 		// fault.
 		if len(key) != pageKeySize || binary.BigEndian.Uint32(key[pageKeySize-4:]) != n+a.count ||
 			len(value) != PageSize {
@@ -129,7 +127,7 @@ func (a *readAhead) scan(f *file, n uint32) (*page, error) {
 	return &a.buffer[0], nil
 }
 
-// drop forgets what was read.
+// drop drops the pages that were read.
 func (a *readAhead) drop(b *buffers) {
 	b.putPage(a.head)
 	if a.buffer != nil {

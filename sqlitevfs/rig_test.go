@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
-// A rig is a database in a store of its own.
+// A rig is a database in its own store.
 type rig struct {
 	t     testing.TB
 	store *mapStore
@@ -25,7 +25,7 @@ type rig struct {
 	db    *Database
 }
 
-// newRig returns a rig on which the texts were executed, each in a turn of its own.
+// newRig returns a rig after executing the texts, each in its own turn.
 func newRig(t testing.TB, o Options, texts ...string) *rig {
 	t.Helper()
 	r := (&rig{t: t, store: &mapStore{keys: keys{}}}).again(o)
@@ -35,13 +35,13 @@ func newRig(t testing.TB, o Options, texts ...string) *rig {
 	return r
 }
 
-// again returns the rig of another process: its pool knows nothing of the store.
+// again returns the rig of another process, with a new pool for the store.
 func (r *rig) again(o Options) *rig {
 	r.t.Helper()
 	p, err := NewPool(o)
 	must(r.t, err)
 	r.t.Cleanup(func() {
-		if !r.t.Failed() { // or sessions may be left, for which Close waits
+		if !r.t.Failed() { // else sessions may be left, and Close waits for them
 			p.Close()
 		}
 	})
@@ -50,14 +50,14 @@ func (r *rig) again(o Options) *rig {
 	return next
 }
 
-// open makes the rig use another Database of its pool.
+// open switches the rig to another Database of its pool.
 func (r *rig) open(name string) *rig {
 	r.db = r.pool.Database(name)
 	r.db.EnableDecimal()
 	return r
 }
 
-// on returns a rig with another Database of the pool, on the store that a writer makes.
+// on returns a rig with another Database of the pool, on a store with the writer's keys.
 func (r *rig) on(w *mapWriter) *rig {
 	next := &rig{t: r.t, store: &mapStore{keys: w.keys}, pool: r.pool}
 	return next.open("on")
@@ -78,7 +78,7 @@ func (r *rig) writeTo(w *mapWriter) *turn {
 	return r.session(r.db.Write(context.Background(), w), w)
 }
 
-// read begins a read session on what is committed.
+// read begins a read session on the last commit.
 func (r *rig) read() *turn { return r.readFrom(r.store.snapshot()) }
 
 func (r *rig) readFrom(from Reader) *turn {
@@ -115,18 +115,18 @@ func (r *rig) try(ctx context.Context, f func(db handle) error) error {
 	return err
 }
 
-// turn is try for what must not fail.
+// turn is try for statements that must not fail.
 func (r *rig) turn(f func(db handle)) {
 	r.t.Helper()
 	must(r.t, r.try(context.Background(), func(db handle) error { f(db); return nil }))
 }
 
-// tryExec executes statements in a turn of their own.
+// tryExec executes statements in their own turn.
 func (r *rig) tryExec(text string, args ...any) error {
 	return r.try(context.Background(), func(db handle) error { return errOf(db.Exec(text, args...)) })
 }
 
-// exec is tryExec for what must not fail.
+// exec is tryExec for statements that must not fail.
 func (r *rig) exec(text string, args ...any) {
 	r.t.Helper()
 	must(r.t, r.tryExec(text, args...), text)
@@ -153,7 +153,7 @@ func (r *rig) sound(queries ...string) {
 	r.view(func(db handle) { db.sound(queries...) })
 }
 
-// meta returns the metadata that is committed.
+// meta returns the committed metadata.
 func (r *rig) meta() Metadata {
 	m, _, err := ReadMetadata(r.store.snapshot())
 	must(r.t, err)
@@ -224,7 +224,7 @@ func allOf(rows *sql.Rows) (string, error) {
 	return strings.Join(out, ","), err
 }
 
-// readRows reads and closes rows. verb is how texts are printed.
+// readRows reads and closes rows. verb is the format of texts.
 func readRows(rows *sql.Rows, verb string) (columns, out []string, err error) {
 	defer rows.Close()
 	if columns, err = rows.Columns(); err != nil {
@@ -317,14 +317,14 @@ func (m *mapStore) Update(_ context.Context, f func(Writer) error) error {
 	return nil
 }
 
-// writer returns a writer on what is committed.
+// writer returns a writer on the last commit.
 func (m *mapStore) writer() *mapWriter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return &mapWriter{mapReader: mapReader{keys: maps.Clone(m.keys)}, room: 1 << 40}
 }
 
-// commit makes what a writer holds the content of the store.
+// commit makes the keys of a writer the content of the store.
 func (m *mapStore) commit(w *mapWriter) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -355,7 +355,7 @@ func (k keys) Scan(start, end []byte, f func(key, value []byte) bool) error {
 	return nil
 }
 
-// A mapReader is a Snapshot that counts its calls. fault is asked before every call.
+// A mapReader is a Snapshot that counts its calls. It calls fault before every call.
 type mapReader struct {
 	keys  keys
 	fault func(call string, key []byte) error
@@ -388,7 +388,7 @@ func (r *mapReader) Scan(start, end []byte, f func(key, value []byte) bool) erro
 
 func (r *mapReader) Close() error { return nil }
 
-// A mapWriter is a Writer that holds its users to what they have to know.
+// A mapWriter is a Writer that checks the lengths that its users pass, and its room.
 type mapWriter struct {
 	mapReader
 	room int64

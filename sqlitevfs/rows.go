@@ -21,22 +21,22 @@ type rows struct {
 	st         *statement // nil if it was put back
 	prev, next *rows      // in the session's list
 	state      rowState
-	over       bool // the end was handed out, or Close was called; not guarded by the session
+	over       bool // the end was returned, or Close was called; not guarded by the session
 
 	columns []string
 	kinds   []kind
 
-	drained bool // what follows is what is left
+	drained bool // rest has all further rows
 	rest    [][]driver.Value
 	fault   error // after the rest
 }
 
-// A rowState says where the statement stands.
+// A rowState is the position of the statement.
 type rowState uint8
 
 const (
-	onRow    rowState = iota // a row that was handed out
-	onNewRow                 // a row that was not handed out yet
+	onRow    rowState = iota // a row that was returned
+	onNewRow                 // a row that was not returned yet
 	atEnd
 )
 
@@ -75,7 +75,7 @@ func (r *rows) link() {
 	r.s.rows = r
 }
 
-// detach takes the rows out of the list, and the statement out of the rows.
+// detach removes the rows from the list, and the statement from the rows.
 func (r *rows) detach() *statement {
 	st := r.st
 	r.st = nil
@@ -91,18 +91,18 @@ func (r *rows) detach() *statement {
 	return st
 }
 
-// finish puts the statement back. It returns the error of a statement that was not run to its end.
+// finish puts the statement back. It returns the error of a statement that did not run to its end.
 func (r *rows) finish() error { return r.c.cache.put(r.detach()) }
 
 // resetAll resets the statements that are being read. It needs the session's mutex.
 func (s *Session) resetAll() {
 	for s.rows != nil {
-		s.rows.finish() // the transaction ends, so the error of a statement not run to its end does not matter
+		s.rows.finish() // the transaction ends, so the error of an unfinished statement does not matter
 	}
 }
 
-// settle runs the statements that write to their end, and keeps the rows that they have left:
-// SQLite opens and closes no savepoint while such a statement is under way.
+// settle runs the statements that write to their end, and keeps their remaining rows: SQLite opens
+// and closes no savepoint while such a statement runs.
 func (s *Session) settle() {
 	for r := s.rows; r != nil; {
 		next := r.next
@@ -136,7 +136,7 @@ func (r *rows) drain() {
 }
 
 // first goes to the first row. Before that SQLite may compile the statement again, and its columns
-// may be others.
+// may change.
 func (r *rows) first() error {
 	err := r.step()
 	for err != nil && r.c.extend(err) {
@@ -184,7 +184,7 @@ func (r *rows) step() error {
 // Columns implements driver.Rows.
 func (r *rows) Columns() []string { return r.columns }
 
-// Next implements driver.Rows. Nothing in dest is SQLite's memory.
+// Next implements driver.Rows. dest never refers to SQLite's memory.
 func (r *rows) Next(dest []driver.Value) (err error) {
 	if r.over {
 		return io.EOF
@@ -227,10 +227,10 @@ func (r *rows) nextOfRest(dest []driver.Value) error {
 	return ErrClosed
 }
 
-// fetch hands out the row on which the statement stands.
+// fetch returns the statement's current row.
 func (r *rows) fetch(dest []driver.Value) error {
 	r.state = onRow
-	clear(dest) // or else the library would write into the bytes of the last row
+	clear(dest) // else the library would write into the bytes of the last row
 	if err := r.st.native.Columns(unsafe.Slice((*any)(unsafe.SliceData(dest)), len(dest))...); err != nil {
 		return err
 	}
@@ -244,8 +244,8 @@ func (r *rows) fetch(dest []driver.Value) error {
 	return nil
 }
 
-// Close implements driver.Rows. The error is that of a statement that changes something and was not
-// read to its end.
+// Close implements driver.Rows. It returns the error of a statement that changes something and was
+// not read to its end.
 func (r *rows) Close() (err error) {
 	if r.over {
 		return nil
@@ -278,8 +278,8 @@ func (r *rows) ColumnTypeNullable(i int) (nullable, ok bool) {
 	return !d.notNull, d.ok
 }
 
-// ColumnTypeScanType implements driver.RowsColumnTypeScanType: what values of the declared type can
-// be scanned into.
+// ColumnTypeScanType implements driver.RowsColumnTypeScanType: the type to scan values of the
+// declared type into.
 func (r *rows) ColumnTypeScanType(i int) reflect.Type {
 	d := r.declared(i)
 	name := r.ColumnTypeDatabaseTypeName(i)
@@ -307,13 +307,13 @@ func scanType[T, Null any](notNull bool) reflect.Type {
 	return reflect.TypeFor[Null]()
 }
 
-// A declaration is what the schema says about a column of a result.
+// A declaration is the declaration in the schema of a result's column.
 type declaration struct {
 	name        string
 	notNull, ok bool // ok: it is a column of a table
 }
 
-// declared asks the schema about a column. It knows nothing once the statement was put back.
+// declared reads a column's declaration, which is empty once the statement was put back.
 func (r *rows) declared(i int) (d declaration) {
 	if r.over {
 		return d

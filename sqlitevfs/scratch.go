@@ -6,17 +6,16 @@ import (
 	"slices"
 )
 
-// Scratch returns a writer that keeps changes in memory, over what r shows, and never writes them
-// anywhere: for trying out what a session would do, such as migrations. The session has to be of a
-// [Database] of its own, because its connection remembers pages that others do not have. It holds
-// up to limit bytes of keys and values; then Put fails with [ErrFull].
+// Scratch returns a writer that keeps changes in memory, on top of r, and never writes them
+// anywhere. It is for trying out a session, such as migrations. The session needs its own
+// [Database], because its connection remembers pages that others do not have. The writer holds up
+// to limit bytes of keys and values; then Put fails with [ErrFull].
 func Scratch(r Reader, limit int64) Writer {
 	return &scratch{under: r, limit: limit, values: make(map[string][]byte)}
 }
 
-// scratch answers from values, then, for keys in none of the removed ranges, from the reader. A key
-// that is put after its range was removed stands in values, so it needs no note of its own in
-// removed.
+// scratch reads from values, then, for keys in none of the removed ranges, from the reader. A key
+// that is put after its range was removed is in values, so removed needs no note of it.
 type scratch struct {
 	under   Reader
 	values  map[string][]byte
@@ -96,7 +95,7 @@ func (s *scratch) DeleteRange(start, end []byte) error {
 		s.bytes -= int64(len(key) + len(value))
 		return true
 	})
-	// VACUUM cuts the file once each time: ranges inside another one are not kept.
+	// VACUUM truncates the file once each time: ranges inside another one are not kept.
 	s.removed = slices.DeleteFunc(s.removed, func(old keyRange) bool {
 		return bytes.Compare(r.start, old.start) <= 0 && bytes.Compare(old.end, r.end) <= 0
 	})

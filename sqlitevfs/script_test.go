@@ -12,7 +12,7 @@ import (
 )
 
 // TestSessionScripts runs the scripts of testdata/scripts, each on a pool with one store; `go test
-// ./sqlitevfs -run TestSessionScripts -rewrite` writes the results anew. A line with a result is
+// ./sqlitevfs -run TestSessionScripts -rewrite` rewrites the results. A line with a result is
 // printed with it, after an arrow. "run max-open=2" is on a pool with that option.
 //
 //	write a, read a       begin a session on the database "test"; "read a x" is one on the database x, "read a as b" one on the
@@ -56,7 +56,7 @@ type script struct {
 	databases map[string]*Database
 }
 
-// kindsOf names the variables of the package that an error is.
+// kindsOf names the variables of the package that match an error.
 func kindsOf(err error) (kinds string) {
 	for _, x := range []struct {
 		error

@@ -14,10 +14,10 @@ import (
 
 // A Session is a transaction on a database.
 //
-//  1. It has a connection from its first statement to its end, and all of that time SQLite is in a
+//  1. It has a connection from its first statement to its end. For all that time SQLite is in a
 //     transaction.
-//  2. When SQLite has ended that transaction by itself, as it does after some errors, the session
-//     is poisoned: what was done before is lost, so everything after it fails, Commit too.
+//  2. If SQLite ends that transaction itself, as after some errors, the session is poisoned:
+//     earlier changes are lost, so everything after it fails, even Commit.
 type Session struct {
 	database *Database
 	r        Reader
@@ -25,15 +25,15 @@ type Session struct {
 	write    bool
 	late     bool // begun after the database was closed
 
-	// front guards the handle. It is not mu, which is held while a statement runs and the Writer is
-	// called, because the owner may hold a lock when it asks for the handle that its Writer needs
-	// too.
+	// front guards the handle. mu is held while a statement runs and calls the Writer. The owner
+	// may hold a lock that its Writer needs too while it gets the handle, so mu cannot guard the
+	// handle.
 	front  sync.Mutex
 	handle *sql.DB
 	over   bool
 
 	reserved bool                                          // statements may use reserved tables
-	observe  func(text string, began time.Time, err error) // nil if nobody asks
+	observe  func(text string, began time.Time, err error) // may be nil
 
 	used   atomic.Bool
 	writes atomic.Int64
@@ -43,17 +43,17 @@ type Session struct {
 	conn      *conn
 	meta      Metadata // as of the first statement
 	interrupt interrupt
-	faults    bool // what the stopper of the connection gave for its end
+	faults    bool // result of the stopper's begin, for its end
 	poisoned  error
-	pending   *Metadata // what the next publish says of migrations
+	pending   *Metadata // the migrations in the next publish's metadata
 	open                // of the handle
 }
 
 // DB returns the session's handle. Its connections are cheap and share the session's transaction
 // and see each other's changes, so rows may be read while other statements run. BeginTx, and BEGIN
 // in SQL, set savepoints, which end in reverse order. After the session the handle is closed: new
-// statements fail with database/sql's own "sql: database is closed", and what was begun before,
-// such as rows, with [ErrClosed].
+// statements fail with database/sql's own "sql: database is closed", and open rows and the like
+// with [ErrClosed].
 func (s *Session) DB() *sql.DB {
 	s.front.Lock()
 	defer s.front.Unlock()
@@ -66,22 +66,22 @@ func (s *Session) DB() *sql.DB {
 	return s.handle
 }
 
-// AllowReserved lets the statements of the session use the tables whose names begin with
+// AllowReserved allows the session's statements to use the tables whose names begin with
 // [ReservedPrefix]. It is called before the first statement.
 func (s *Session) AllowReserved() { s.reserved = true }
 
-// Observe has f called when the execution of a text ends, or a query has its first row. It is
-// called before the first statement. f must not use the session.
+// Observe registers f, which is called when the execution of a text ends, or a query has its first
+// row. It is called before the first statement. f must not use the session.
 func (s *Session) Observe(f func(text string, began time.Time, err error)) { s.observe = f }
 
-// observed is deferred by what runs a text.
+// observed calls the observer for a text; methods that run a text defer it.
 func (s *Session) observed(text string, began time.Time, err *error) {
 	if s.observe != nil {
 		s.observe(text, began, *err)
 	}
 }
 
-// began is the time if there is an observer.
+// began returns the time if there is an observer.
 func (s *Session) began() (t time.Time) {
 	if s.observe != nil {
 		t = time.Now()
@@ -89,7 +89,7 @@ func (s *Session) began() (t time.Time) {
 	return t
 }
 
-// closeHandle closes the handle, also one that is asked for later.
+// closeHandle closes the handle, even one that is created later.
 func (s *Session) closeHandle() {
 	s.front.Lock()
 	h := s.handle
@@ -105,14 +105,13 @@ func (s *Session) Used() bool {
 	return s.used.Load()
 }
 
-// Writes counts the statements that were given to the session and are not only for reading,
-// whatever became of them.
+// Writes counts the statements given to the session that may write, regardless of their results.
 func (s *Session) Writes() int64 { return s.writes.Load() }
 
 // Shut refuses all statements from now on, even ROLLBACK, and interrupts a running one; it does not
-// wait for its end. An open transaction stays open: ending it after Shut does not help, and Commit
-// fails. The owner calls Shut when the code that uses the session is done, before that code's
-// contexts end, and then Commit or Rollback.
+// wait for its end. An open transaction stays open: it can no longer be ended, and Commit fails.
+// The owner calls Shut when the code that uses the session is done, before that code's contexts
+// end, and then Commit or Rollback.
 func (s *Session) Shut() { s.interrupt.shut.Store(true) }
 
 // Wait returns when no statement runs. An interrupted statement may still run for a single step of
@@ -125,13 +124,11 @@ func (s *Session) Wait() {
 
 // Commit ends a write session and puts the pages that it changed into its Writer; changed is false
 // if there are none. If it fails the session is rolled back: [ErrFull] if there is no room,
-// [ErrOpenTransaction] if a transaction that was begun in the session was neither committed nor
-// rolled back, [ErrConstraint] for a deferred foreign key. If it fails and changed is true, pages
-// were put into the Writer before that, and the owner of the writer has to drop them; Discard was
-// done.
+// [ErrOpenTransaction] if a transaction begun in the session was neither committed nor rolled back,
+// [ErrConstraint] for a deferred foreign key. If it fails and changed is true, pages were already
+// put into the Writer, and the owner of the writer must drop them; Discard was called.
 //
-// The context of the session does not matter to Commit. A read session has nothing to commit: it is
-// ended.
+// Commit ignores the context of the session. A read session has nothing to commit, and just ends.
 func (s *Session) Commit() (changed bool, err error) {
 	s.Shut()
 	s.mu.Lock()
@@ -155,8 +152,8 @@ func (s *Session) Commit() (changed bool, err error) {
 }
 
 // Rollback ends a session without changes. It does nothing after Commit. If it returns true, pages
-// had been put into the Writer already, as VACUUM does, and the owner of the writer has to drop
-// them; Discard was done.
+// were already put into the Writer, as by VACUUM, and the owner of the writer must drop them;
+// Discard was called.
 func (s *Session) Rollback() (published bool) {
 	s.Shut()
 	s.mu.Lock()
@@ -175,16 +172,16 @@ func (s *Session) Rollback() (published bool) {
 	return published
 }
 
-// cleanup is the context of statements that clean up.
+// cleanup is the context of cleanup statements.
 var cleanup context.Context
 
-// enter locks the session for a statement of ctx and returns its connection, which it takes at the
-// first call. The caller must leave. Contexts that have ended do not hinder a statement of cleanup.
+// enter locks the session for a statement of ctx and returns its connection, which the first call
+// takes. The caller must leave. A statement of cleanup runs even if contexts have ended.
 func (s *Session) enter(ctx context.Context) (*conn, error) {
 	s.mu.Lock()
 	ready := false
 	defer func() {
-		if !ready { // also by a panic
+		if !ready { // even by a panic
 			s.interrupt.call = nil
 			s.mu.Unlock()
 		}
@@ -219,7 +216,7 @@ func (s *Session) prepare(ctx context.Context) error {
 	return nil
 }
 
-// leave ends what enter began.
+// leave unlocks the session after enter.
 func (s *Session) leave() {
 	c := s.conn
 	stopped := c.stop.end(s.faults)
@@ -228,7 +225,7 @@ func (s *Session) leave() {
 		c.broken = true
 		s.poison(stopped)
 	case s.poisoned != nil:
-	case !c.atRest(): // the goroutine ends, as t.FailNow does it
+	case !c.atRest(): // the goroutine ends, as by t.FailNow
 		c.broken = true
 		s.poison(errBroken)
 	case c.db.GetAutocommit():
@@ -242,10 +239,10 @@ func (s *Session) leave() {
 	s.mu.Unlock()
 }
 
-// errRolledBack is why a session is poisoned if nothing better is known.
+// errRolledBack is the reason of a poisoned session if no better one is known.
 var errRolledBack = errors.New("SQLite rolled the transaction back after an error")
 
-// poison makes everything fail from here on but Rollback. REQUIRES: mu
+// poison makes all later calls fail except Rollback. REQUIRES: mu
 func (s *Session) poison(err error) {
 	if s.poisoned == nil {
 		s.poisoned = err
@@ -255,9 +252,8 @@ func (s *Session) poison(err error) {
 	}
 }
 
-// recovered makes an error of a panic out of the library, which says that the heap of the
-// connection is used up, or C's stack; the session is poisoned. It panics again with any other.
-// REQUIRES: mu
+// recovered turns a panic of the library, for a full heap of the connection or a full C stack, into
+// an error, and poisons the session. It repeats any other panic. REQUIRES: mu
 func (s *Session) recovered(p any) error {
 	err := s.conn.failure(p)
 	if err == nil {
@@ -269,9 +265,9 @@ func (s *Session) recovered(p any) error {
 	return err
 }
 
-// wrap makes an *Error of an error of the library. To SQLite's code it adds the cause: of the
-// Reader or the Writer, or of the contexts. If SQLite has ended the transaction, the session is
-// poisoned. REQUIRES: mu
+// wrap turns an error of the library into an *Error. To SQLite's code it adds the cause: from the
+// Reader or the Writer, or from the contexts. If SQLite has ended the transaction, it poisons the
+// session. REQUIRES: mu
 func (s *Session) wrap(ctx context.Context, err error, sql string) error {
 	if err == nil {
 		return nil
@@ -292,7 +288,7 @@ func (s *Session) wrap(ctx context.Context, err error, sql string) error {
 	return err
 }
 
-// migrated notes what the next publish says of migrations. REQUIRES: mu
+// migrated sets the migrations for the next publish's metadata. REQUIRES: mu
 func (s *Session) migrated(count uint32, fingerprint [16]byte) {
 	s.pending = &Metadata{Migrations: count, Fingerprint: fingerprint}
 }
@@ -304,10 +300,10 @@ func (s *Session) begin() (err error) {
 	if err != nil {
 		return err
 	}
-	fresh := false // the connection has to forget its pages
+	fresh := false // the connection must drop its cached pages
 	begun := false
 	defer func() {
-		if !begun { // also by a panic
+		if !begun { // even by a panic
 			if c != nil {
 				c.stain("its session could not begin")
 				c.file.finish()
@@ -323,8 +319,8 @@ func (s *Session) begin() (err error) {
 		}
 		c.epoch = epoch
 	case s.write:
-		// What it published last is what is there: the database has one writer, and Discard closes
-		// it.
+		// The last published metadata is the stored one: the database has one writer, and Discard
+		// closes it.
 		c.file.begin(s.r, s.w, c.file.meta, c.file.metaLength)
 	default:
 		same, err := c.refresh(s.r)
@@ -366,7 +362,7 @@ func (s *Session) begin() (err error) {
 	return err
 }
 
-// native calls the library, and makes errors of its panics. REQUIRES: mu, conn
+// native calls the library, and turns its panics into errors. REQUIRES: mu, conn
 func (s *Session) native(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -401,8 +397,7 @@ func (s *Session) commit() error {
 	return s.publishMigrations()
 }
 
-// publishMigrations puts the metadata again if it says other things about migrations. REQUIRES: mu,
-// conn
+// publishMigrations puts the metadata again if its migrations have changed. REQUIRES: mu, conn
 func (s *Session) publishMigrations() error {
 	f := s.conn.file
 	if s.pending == nil || f.meta.Migrations == s.pending.Migrations && f.meta.Fingerprint == s.pending.Fingerprint {
@@ -438,7 +433,7 @@ func (s *Session) republish(f func() error) error {
 		err = f()
 		c.file.committing = false
 		if err != nil && (len(c.file.order) > 0 || c.file.torn != nil) {
-			s.poison(err) // there is no journal to go back with
+			s.poison(err) // without a journal it cannot be undone
 		}
 		s.interrupt.off = true
 	}
@@ -464,7 +459,7 @@ func (s *Session) republish(f func() error) error {
 func (s *Session) rollback() {
 	c := s.conn
 	if c.stained != "" && s.poisoned != nil {
-		return // it is closed instead
+		return // the connection is closed instead
 	}
 	s.interrupt.off = true
 	err := s.native(func() error {
@@ -501,23 +496,23 @@ func (s *Session) release(discard bool) {
 	s.database.pool.put(s, c)
 }
 
-// An interrupt is the context that SQLite polls: it joins those of a session and of a call.
+// An interrupt is the context that SQLite polls. It joins the contexts of a session and of a call.
 type interrupt struct {
 	session, call context.Context
 	off           bool
 	shut          atomic.Bool // only the end of the session may still run
 }
 
-// Deadline returns none: SQLite does not ask for it.
+// Deadline returns none: SQLite does not use it.
 func (*interrupt) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
 
-// Done returns nil: the contexts are asked for Err only.
+// Done returns nil: only Err is used.
 func (*interrupt) Done() <-chan struct{} { return nil }
 
 // Value returns nil.
 func (*interrupt) Value(any) any { return nil }
 
-// Err returns why what runs has to stop.
+// Err returns the reason to stop the running call, or nil.
 func (i *interrupt) Err() error {
 	if i.off {
 		return nil
@@ -534,8 +529,8 @@ func (i *interrupt) Err() error {
 	return nil
 }
 
-// ended returns why the session has ended, or nil. Unlike the other methods it may be called from
-// any goroutine.
+// ended returns the reason why the session has ended, or nil. Unlike the other methods it may be
+// called from any goroutine.
 func (i *interrupt) ended() error {
 	if i.shut.Load() {
 		return context.Canceled
@@ -543,7 +538,7 @@ func (i *interrupt) ended() error {
 	return causeOf(i.session)
 }
 
-// cause returns the same as an *Error.
+// cause returns the same as Err, as an *Error.
 func (i *interrupt) cause() error {
 	if i.off {
 		return nil

@@ -20,7 +20,7 @@ func TestPagesReachTheWriterAtCommitOnly(t *testing.T) {
 		x.run(blobs("300") + "; CREATE INDEX x ON big (v)")
 		fatalIf(t, len(x.conn.file.overlay) == 0, "the transaction was to be larger than the cache")
 		fatalIf(t, x.Rollback() || x.w.puts != 0, "%d pages were put", x.w.puts)
-		r.exec(blobs("20")) // the connection is kept, and goes on from the old length
+		r.exec(blobs("20")) // the connection is kept, and continues with the old length
 		r.sound()
 	}
 	x := r.write()
@@ -122,7 +122,7 @@ func TestATurnRewritesMoreThanTheHeapOfAConnection(t *testing.T) {
 }
 
 func TestWhatATurnRewroteIsUndone(t *testing.T) {
-	// Each text but the last undoes what it did.
+	// Each text undoes its changes, except the last.
 	for name, texts := range map[string][]string{
 		"by a savepoint": {"BEGIN; UPDATE t SET n = n + 1, v = randomblob(1900)", "ROLLBACK"},
 		"by a savepoint after another change": {"UPDATE t SET n = n + 5, v = randomblob(1900)",

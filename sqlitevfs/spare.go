@@ -13,8 +13,7 @@ func (o Options) mostSpares() int { return min(max(o.MaxOpen/128, 2), 16) }
 // connections belong to a few databases, which stay open.
 const manyOpen = 16
 
-// instance returns an instance for sessions that write, or for sessions that read: a spare if there
-// is one.
+// instance returns an instance for write sessions or for read sessions: a spare if there is one.
 func (p *Pool) instance(write bool) (*instance, error) {
 	p.mu.Lock()
 	var in *instance
@@ -40,7 +39,7 @@ func (p *Pool) instance(write bool) (*instance, error) {
 	return p.newInstance(write)
 }
 
-// makeAhead makes a spare. One is made at a time, and Close waits for it.
+// makeAhead makes a spare. Only one is made at a time, and Close waits for it.
 func (p *Pool) makeAhead(write bool) {
 	in, err := p.newInstance(write)
 	p.mu.Lock()
@@ -58,7 +57,7 @@ func (p *Pool) makeAhead(write bool) {
 	p.mu.Unlock()
 }
 
-// reuse makes an instance that no conn uses a spare, and reports whether it did. Otherwise the
+// reuse turns an instance that no conn uses into a spare, and reports whether it did. Otherwise the
 // instance must be closed.
 func (p *Pool) reuse(in *instance) bool {
 	p.mu.Lock()
@@ -76,7 +75,7 @@ func (p *Pool) reuse(in *instance) bool {
 	return true
 }
 
-// addSpare adds an instance that is new to the spares. REQUIRES: mu
+// addSpare adds a new instance to the spares. REQUIRES: mu
 func (p *Pool) addSpare(in *instance) {
 	in.since = time.Now()
 	p.spares = append(p.spares, in)
@@ -98,8 +97,8 @@ func (p *Pool) countSpares(write bool) (n int) {
 	return n
 }
 
-// stale takes the spares out of the pool that have been there for so long, the oldest of which is
-// the first. REQUIRES: mu
+// stale removes and returns the spares that are at least age old; the first is the oldest.
+// REQUIRES: mu
 func (p *Pool) stale(age time.Duration) []*instance {
 	n := 0
 	for n < len(p.spares) && time.Since(p.spares[n].since) >= age {
@@ -110,7 +109,7 @@ func (p *Pool) stale(age time.Duration) []*instance {
 	return gone
 }
 
-// closeSpares closes instances that are out of the pool.
+// closeSpares closes instances that were removed from the pool.
 func (p *Pool) closeSpares(gone []*instance) {
 	for _, in := range gone {
 		in.close(p.options.Logger)

@@ -7,12 +7,12 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// maxCachedText is the length of the longest statement that is kept, in bytes: texts that long
-// hardly ever come twice.
+// maxCachedText is the length of the longest statement that is kept, in bytes: longer texts are
+// hardly ever repeated.
 const maxCachedText = 8 << 10
 
-// keptBound is how many bytes of texts and blobs a statement that is kept may keep bound. Each run
-// binds all parameters anew.
+// keptBound is the most bytes of texts and blobs that a kept statement may keep bound. Each run
+// binds all parameters again.
 const keptBound = 4 << 10
 
 // A class says how a statement is run.
@@ -43,12 +43,12 @@ type statement struct {
 
 	columns []string // see describe
 	kinds   []kind   // nil if all are plain
-	version int      // how often SQLite had compiled it again when these were read
+	version int      // SQLite's count of recompilations when these were read
 
 	live         bool // false: it is closed when it is put back
 	cached       bool
 	busy         bool
-	dirty        bool // it was not run to its end and has to be reset
+	dirty        bool // it did not run to its end and must be reset
 	isPragma     bool
 	checks       bool // it is PRAGMA integrity_check or quick_check
 	reserved     bool // it was compiled in a session that may use reserved tables
@@ -56,7 +56,7 @@ type statement struct {
 }
 
 // statements keeps compiled statements by their text: the ones used last, up to a limit. A
-// statement in use stays in the table but is handed out once only.
+// statement in use stays in the table, but take does not return it again.
 type statements struct {
 	limit          int // 0 means DefaultStatements
 	table          map[string]*statement
@@ -64,8 +64,8 @@ type statements struct {
 	newest, oldest *statement
 }
 
-// take returns a kept statement that is not in use, or nil. The caller puts it back. A session that
-// may use reserved tables shares no statement with one that may not.
+// take returns a kept statement that is not in use, or nil. The caller puts it back. Sessions that
+// may use reserved tables share no statements with sessions that may not.
 func (k *statements) take(text string, reserved bool) *statement {
 	st := k.table[text]
 	if st == nil || st.busy || st.reserved != reserved {
@@ -76,7 +76,7 @@ func (k *statements) take(text string, reserved bool) *statement {
 }
 
 // put resets a statement and keeps it if it may be kept, or else closes it. The error is of the
-// reset: SQLite reports there what was wrong with a statement that was not run to its end.
+// reset, where SQLite returns the error of a statement that did not run to its end.
 func (k *statements) put(st *statement) (err error) {
 	st.busy = false
 	if st.dirty {
@@ -157,8 +157,8 @@ func (st *statement) close() {
 	st.live = false
 }
 
-// finalize closes a statement of the library. That repeats the error of the last run, and panics if
-// it was lack of memory.
+// finalize closes a statement of the library. The library repeats the error of the last run, and
+// panics if it was lack of memory.
 func finalize(native *sqlite3.Stmt) {
 	defer func() {
 		if p := recover(); p != nil && !outOfMemory(p) {
@@ -170,11 +170,11 @@ func finalize(native *sqlite3.Stmt) {
 
 var errZero = errors.New("sqlite: there is a zero byte in the text of a statement")
 
-// compile compiles the first statement of a text. The tail is empty if nothing but blanks, comments
-// and semicolons follows. It is in use: put it back.
+// compile compiles the first statement of a text. The tail is empty if only blanks, comments and
+// semicolons follow. The statement is in use: put it back.
 func (c *conn) compile(text string) (st *statement, tail string, err error) {
 	if strings.IndexByte(text, 0) >= 0 {
-		return nil, "", errZero // where SQLite would see the end
+		return nil, "", errZero // SQLite would end the text there
 	}
 	var (
 		native *sqlite3.Stmt
@@ -204,7 +204,7 @@ func (c *conn) compile(text string) (st *statement, tail string, err error) {
 		return nil, "", err
 	}
 	st.isPragma, st.checks = saw.pragma, saw.checks
-	if saw.class != runOrdinary && native.ColumnCount() == 0 { // or else it is an EXPLAIN of such a statement
+	if saw.class != runOrdinary && native.ColumnCount() == 0 { // else it is an EXPLAIN of such a statement
 		st.class, st.name, st.readOnly, st.native = saw.class, saw.name, true, nil
 		finalize(native)
 		return st, tail, nil
@@ -236,7 +236,7 @@ func (c *conn) statement(text string) (st *statement, tail string, err error) {
 	}
 	st, tail, err = c.compile(text)
 	if err == nil && tail != "" {
-		st.live = false // its text is not its own: it is closed after use
+		st.live = false // the text has more statements: it is closed after use
 	}
 	return st, tail, err
 }
@@ -253,7 +253,7 @@ func (c *conn) run(st *statement) error {
 	}
 }
 
-// command runs a statement of the session's own, which is kept.
+// command runs one of the session's own statements, which is kept.
 func (c *conn) command(text string) error {
 	return c.internally(func() error {
 		st := c.cache.commands[text]
@@ -271,15 +271,15 @@ func (c *conn) command(text string) error {
 	})
 }
 
-// internally calls f while the authorizer steps aside.
+// internally calls f while the authorizer allows everything.
 func (c *conn) internally(f func() error) error {
 	defer func(before bool) { c.auth.internal = before }(c.auth.internal)
 	c.auth.internal = true
 	return f()
 }
 
-// describe reads the names and the kinds of the columns, if that has not been done since SQLite
-// compiled the statement last, as it does when the schema has changed.
+// describe reads the names and the kinds of the columns, unless they are current: SQLite compiles a
+// statement again when the schema has changed.
 func (st *statement) describe() {
 	version := st.native.Status(sqlite3.STMTSTATUS_REPREPARE, false)
 	if st.columns != nil && st.version == version {
@@ -299,7 +299,7 @@ func (st *statement) describe() {
 	}
 }
 
-// blank reports whether a text has no statement: nothing but blanks, semicolons and comments.
+// blank reports whether a text has no statement: only blanks, semicolons and comments.
 func blank(text string) bool {
 	for text != "" {
 		switch {
@@ -314,7 +314,7 @@ func blank(text string) bool {
 		case strings.HasPrefix(text, "/*"):
 			i := strings.Index(text[2:], "*/")
 			if i < 0 {
-				return true // SQLite lets the end of the text end a comment
+				return true // for SQLite the end of the text ends a comment
 			}
 			text = text[2+i+2:]
 		default:

@@ -46,7 +46,7 @@ func TestStatementsAreKeptUpToTheLimit(t *testing.T) {
 	x.ask("SELECT 7")
 	kept("7,9,8,6")
 
-	// In use, a statement is not closed; a second use of it is compiled apart and not kept.
+	// In use, a statement is not closed; a second use of it is compiled separately and not kept.
 	rows, err := x.Query("SELECT 6")
 	must(t, err)
 	x.want("SELECT 6", "6")
@@ -58,18 +58,18 @@ func TestStatementsAreKeptUpToTheLimit(t *testing.T) {
 	rows.Close()
 	kept("6,19,18,17")
 
-	// What is not kept: pragmas, long texts, statements with others.
+	// Not kept: pragmas, long texts, statements with others.
 	x.ask("PRAGMA user_version")
 	x.ask("SELECT 1 --" + strings.Repeat("x", maxCachedText))
 	x.run("SELECT 1; SELECT 2")
 	x.fails(nil, "", "SELECT nix()")
 	kept(" SELECT 2,6,19,18")
 	open := len(slices.Collect(x.conn.db.Stmts()))
-	errorIf(t, open > 4+3, "%d statements are open", open) // BEGIN, and what else the session has of its own
+	errorIf(t, open > 4+3, "%d statements are open", open) // BEGIN, and the session's other own statements
 }
 
-// Whatever the text: nothing panics, the session's transaction is never ended by it, no file
-// appears, and after a rollback everything is as it was, the connection too.
+// For any text: nothing panics, the text never ends the session's transaction, no file appears, and
+// after a rollback everything is as before, even the connection.
 func FuzzStatements(f *testing.F) {
 	for _, text := range []string{
 		"INSERT INTO t VALUES (3, 'x'); SELECT * FROM t", "BEGIN; DELETE FROM t; ROLLBACK", "SAVEPOINT a; RELEASE a; COMMIT",

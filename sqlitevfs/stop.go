@@ -13,7 +13,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// A pool looks at the calls that run every lookAfter. It stops calls whose context ended stopAfter
+// A pool checks the running calls every lookAfter. It stops a call whose context ended stopAfter
 // before.
 const (
 	lookAfter = 250 * time.Millisecond
@@ -22,13 +22,13 @@ const (
 
 // A stopper ends a call into SQLite that does not end by itself.
 //
-// SQLite asks for its interruption every thousand steps of its machine. One step may be one call of
-// a function, which may take hours. Go cannot end a goroutine from outside. But SQLite works in a
-// memory that the library has mapped for this instance alone, outside Go's heap. The stopper takes
-// the access to that memory away. The next instruction of the call that touches it faults. The
+// SQLite checks for an interrupt every thousand steps of its machine. One step may be one call of a
+// function, which may take hours. Go cannot end a goroutine from outside. But SQLite works in
+// memory that the library has mapped for this instance alone, outside Go's heap. The stopper
+// removes access to that memory. The next instruction of the call that touches it faults. The
 // goroutine has [debug.SetPanicOnFault], so the fault is a panic, which ends the call like any
-// other panic out of the library. The goroutine returns with an error, and the memory is given
-// back. Nothing is left behind.
+// other panic of the library. The goroutine returns with an error, and the memory is given back.
+// Nothing is left behind.
 //
 //  1. Only a call that is in SQLite is stopped. A Reader or a Writer may hold locks, and may be
 //     writing into the memory: see outside.
@@ -36,16 +36,16 @@ const (
 //  3. The memory is protected under mu, while the call runs. So it is never protected after it was
 //     given back.
 type stopper struct {
-	memory []byte // what is reserved for the instance; nil if it cannot be taken away
+	memory []byte // the memory reserved for the instance; nil if it cannot be protected
 	state  atomic.Int32
 
 	mu      sync.Mutex
 	calls   uint64          // how many began
 	session *interrupt      // nil while no call runs
 	call    context.Context // nil while something is cleaned up
-	looked  uint64          // the call that was seen running after its context had ended
-	since   time.Time       // when that was
-	cause   error           // why the call was stopped
+	looked  uint64          // the call that was found running after its context had ended
+	since   time.Time       // when that was found
+	cause   error           // reason why the call was stopped
 }
 
 // The states of a stopper.
@@ -53,17 +53,17 @@ const (
 	stopIdle    int32 = iota // no call runs
 	stopRuns                 // a call runs in SQLite
 	stopOutside              // a call runs in a Reader or a Writer
-	stopStopped              // the memory is gone
+	stopStopped              // the memory is protected
 )
 
-// attach notes the memory of an instance.
+// attach stores the memory of an instance.
 func (w *stopper) attach(memory *[]byte) {
 	if memory != nil && canProtect {
 		w.memory = unsafe.Slice(unsafe.SliceData(*memory), cap(*memory))
 	}
 }
 
-// begin notes a call of this goroutine, and returns what end needs.
+// begin records a call of this goroutine, and returns the argument of end.
 func (w *stopper) begin(session *interrupt, call context.Context) (faults bool) {
 	w.mu.Lock()
 	w.calls++
@@ -73,7 +73,7 @@ func (w *stopper) begin(session *interrupt, call context.Context) (faults bool) 
 	return debug.SetPanicOnFault(true)
 }
 
-// end notes the end of the call. It returns an error if the call was stopped.
+// end records the end of the call. It returns an error if the call was stopped.
 func (w *stopper) end(faults bool) error {
 	w.mu.Lock()
 	w.state.CompareAndSwap(stopRuns, stopIdle)
@@ -95,16 +95,16 @@ func (w *stopper) stopped() error {
 		Message: "interrupted: a call of SQLite did not end by itself", Err: w.cause}
 }
 
-// outside notes that a Reader or a Writer is called. It reports false if the call was stopped: then
-// the memory must not be handed out.
+// outside records that a Reader or a Writer is called. It returns false if the call was stopped:
+// then the memory must not be passed on.
 func (w *stopper) outside() bool {
 	return w.state.CompareAndSwap(stopRuns, stopOutside) || w.state.Load() != stopStopped
 }
 
-// inside notes that the Reader or the Writer has returned.
+// inside records that the Reader or the Writer has returned.
 func (w *stopper) inside() { w.state.CompareAndSwap(stopOutside, stopRuns) }
 
-// look stops the call that runs if its context ended long enough ago. It reports whether it did.
+// look stops the running call if its context ended long enough ago. It reports whether it did.
 func (w *stopper) look(now time.Time, grace time.Duration) (bool, error) {
 	w.mu.Lock()
 	session, call, n := w.session, w.call, w.calls
@@ -112,7 +112,7 @@ func (w *stopper) look(now time.Time, grace time.Duration) (bool, error) {
 	if session == nil {
 		return false, nil
 	}
-	// Without mu, because contexts may have locks of their own.
+	// Without mu, because contexts may have their own locks.
 	cause := session.ended()
 	if cause == nil && call != nil {
 		cause = causeOf(call)
@@ -130,14 +130,14 @@ func (w *stopper) look(now time.Time, grace time.Duration) (bool, error) {
 	}
 	w.cause = cause
 	if err := protect(w.memory); err != nil {
-		// Nothing was taken away. The call goes on, and so does its instance.
+		// The memory is unchanged. The call continues, and so does its instance.
 		w.state.Store(stopRuns)
 		return false, fmt.Errorf("stop a call of SQLite: %w", err)
 	}
 	return true, nil
 }
 
-// causeOf returns why a context has ended, or nil.
+// causeOf returns the reason why a context has ended, or nil.
 func causeOf(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
@@ -145,14 +145,14 @@ func causeOf(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// use watches the calls of a connection that a session has taken, until put.
+// use watches the calls of a session's connection until put.
 func (p *Pool) use(c *conn) {
 	p.mu.Lock()
 	p.watch(&c.stop, c.database.name)
 	p.mu.Unlock()
 }
 
-// watchImport watches the call that checks a file. The caller calls done at its end, on the same
+// watchImport watches the call that checks a file. The caller calls done at the end, on the same
 // goroutine.
 func (p *Pool) watchImport(w *stopper, ctx context.Context) (done func() error) {
 	p.mu.Lock()
@@ -184,7 +184,7 @@ func (p *Pool) watch(w *stopper, database string) {
 	p.watchTimer.Reset(p.lookAfter)
 }
 
-// look stops the calls that do not end. It sets the timer again while connections are in use.
+// look stops calls that do not end. It sets the timer again while connections are in use.
 func (p *Pool) look() {
 	p.mu.Lock()
 	calls := maps.Clone(p.watched)

@@ -5,8 +5,8 @@ package sqlitevfs
 import "syscall"
 
 // canProtect is true because the library maps the memory of an instance apart from Go's heap, so
-// protect can take it away.
+// protect can remove access to it.
 const canProtect = true
 
-// protect takes away all access to a memory.
+// protect removes all access to a memory.
 func protect(memory []byte) error { return syscall.Mprotect(memory, syscall.PROT_NONE) }

@@ -4,10 +4,10 @@ package sqlitevfs
 
 import "errors"
 
-// canProtect is false: the memory of an instance cannot be taken away, so a call that does not end
-// by itself runs on. Its connection counts as one in use, so Options.MaxOpen bounds the number of
-// such calls.
+// canProtect is false: the memory of an instance cannot be protected, so a call that does not end
+// by itself keeps running. Its connection counts as one in use, so Options.MaxOpen bounds the
+// number of such calls.
 const canProtect = false
 
-// protect takes nothing away.
+// protect does nothing.
 func protect([]byte) error { return errors.ErrUnsupported }

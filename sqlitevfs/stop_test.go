@@ -31,8 +31,8 @@ func TestCallOfAFunctionThatDoesNotEndIsStopped(t *testing.T) {
 	r := newRig(t, Options{}, "CREATE TABLE t (v); INSERT INTO t VALUES (1)")
 	hasty(r.pool)
 	why := errors.New("the turn took too long")
-	// stopped makes a call whose time is up while it runs. A slow machine begins the call when its
-	// time is up: it is then tried with more.
+	// stopped makes a call whose deadline passes while it runs. On a slow machine the deadline may
+	// pass before the call begins; then it tries again with a later one.
 	stopped := func(what string, call func(ctx context.Context) (began bool, err error)) {
 		t.Helper()
 		for d := 10 * time.Millisecond; ; d *= 2 {
@@ -55,7 +55,7 @@ func TestCallOfAFunctionThatDoesNotEndIsStopped(t *testing.T) {
 			db.fails(nil, "", "SELECT 1") // the instance was stopped
 			return nil
 		})
-		if err == nil { // the turn was committed if its time was up between the two
+		if err == nil { // the turn was committed if its deadline passed between the two
 			r.exec("DELETE FROM t WHERE v = 2")
 		}
 		return began && err != nil, err
@@ -85,14 +85,14 @@ func TestCallOfAFunctionThatDoesNotEndIsStopped(t *testing.T) {
 	migration := r.session(r.db.Write(ctx, r.store.writer()), nil)
 	wantErr(t, errOf(migration.Migrate(migrationsOf(endless))), ErrInterrupted, "in a migration")
 	migration.Rollback()
-	// The next session has another instance, and the database is as it was.
+	// The next session has another instance, and the database is unchanged.
 	r.exec("INSERT INTO t VALUES (3)")
 	r.sound("SELECT v FROM t", "1,3")
 	same(t, r.pool.Stats().InUse, 0)
 }
 
 // TestEveryFunctionEndsWithItsContext calls each function of the library with large arguments. The
-// test would not end if one of the calls could not be stopped.
+// test would not end if a call could not be stopped.
 func TestEveryFunctionEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	needStop(t)
@@ -100,12 +100,12 @@ func TestEveryFunctionEndsWithItsContext(t *testing.T) {
 	hasty(r.pool)
 	var calls []string
 	r.view(func(db handle) {
-		// Each extension is there once a statement has asked for one of its functions.
+		// Each extension is registered once a statement has used one of its functions.
 		for _, text := range []string{"SELECT fts5_source_id()", "SELECT rtreedepth(x'00000000')", "SELECT vec1_version()"} {
 			answer(db, text)
 		}
-		// The function of an operator of JSON has another name. A negative number of arguments is
-		// any.
+		// The function of a JSON operator has another name. A negative number of arguments means
+		// any number.
 		list := db.ask(`SELECT DISTINCT '"' || name || '"(' || substr('a, b, c, d, e', 1, max(0, 3 * iif(narg < 0, 2, min(narg, 5)) - 2)) || ')' || iif(type = 'w', ' OVER ()', '')
 			FROM pragma_function_list WHERE name NOT LIKE '->%' ORDER BY 1`)
 		for call := range strings.SplitSeq(strings.ReplaceAll(list, "),", ")\n"), "\n") {
@@ -127,7 +127,7 @@ func TestEveryFunctionEndsWithItsContext(t *testing.T) {
 		{int64(1) << 40, int64(1) << 40, int64(1) << 40, int64(1) << 40, int64(1) << 40},
 		{strings.Repeat("00", size/2), strings.Repeat("-", size), []byte(digits), []byte(digits), []byte(digits)},
 	}
-	const parts = 10 // in its short form the test makes one of so many parts of the calls
+	const parts = 10 // the short form makes one part of the calls
 	chosen := rand.IntN(parts)
 	for i, values := range large {
 		for j, call := range calls {

@@ -5,8 +5,7 @@ import (
 	"io"
 )
 
-// PageSize is the size of a page in bytes. Databases with other pages are converted when they are
-// imported.
+// PageSize is the size of a page in bytes. An import converts databases with other pages.
 const PageSize = 4096
 
 // A Reader reads the keys of one database. It is used by one goroutine at a time.
@@ -28,12 +27,12 @@ type Writer interface {
 	Put(key, value []byte, old int) error
 	// DeleteRange removes the keys with start <= key < end.
 	DeleteRange(start, end []byte) error
-	// Room is how many bytes of keys and values can be added before Put fails.
+	// Room returns how many bytes of keys and values can be added before Put fails.
 	Room() int64
 }
 
-// A Bounded writer tells which of its bounds is reached. Without it an error says only that there
-// is no room.
+// A Bounded writer also says which of its bounds is reached. Without it an error says only that
+// there is no room.
 type Bounded interface {
 	Writer
 	// Refusal returns the error of a Put that adds n bytes of keys and values. It wraps [ErrFull],
@@ -41,17 +40,17 @@ type Bounded interface {
 	Refusal(n int64) error
 }
 
-// A Store is what [Open] needs. Its keys may be in a larger keyspace, as long as no others begin
+// A Store is the store of [Open]. Its keys may be in a larger keyspace, as long as no others begin
 // with 0x09.
 type Store interface {
 	// Snapshot returns the store as of its last commit, which later commits do not change.
 	Snapshot(ctx context.Context) (Snapshot, error)
-	// Update calls f with a writer and commits what f put there, atomically and durably, if f
-	// returns nil. There is one Update at a time.
+	// Update calls f with a writer. If f returns nil, Update commits the writer's changes,
+	// atomically and durably. There is one Update at a time.
 	Update(ctx context.Context, f func(Writer) error) error
 }
 
-// A Snapshot is a Reader that has to be closed.
+// A Snapshot is a Reader that must be closed.
 type Snapshot interface {
 	Reader
 	io.Closer

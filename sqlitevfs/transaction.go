@@ -10,19 +10,19 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// A transaction of the user's is a savepoint in the session's own. Savepoints are a stack:
+// A transaction of the user is a savepoint in the session's own. Savepoints are a stack:
 //
-//  1. Each has a native savepoint named after its place in the stack, so that names of the user's,
-//     which may repeat, never decide which one SQLite takes.
+//  1. Each has a native savepoint named after its place in the stack, so the user's names, which
+//     may repeat, do not matter to SQLite.
 //  2. Committing one that is not the innermost is an error, unless all above it are SAVEPOINTs of
 //     SQL, which it commits too.
-//  3. Rolling one back rolls back those above it; what is done with them later fails.
+//  3. Rolling one back rolls back all above it; later calls on them fail.
 //  4. A session with one left open cannot be committed.
 type transaction struct {
-	kind     class  // of how it began: runOrdinary is BeginTx, runBegin SQL's BEGIN, runSavepoint SQL's SAVEPOINT
+	kind     class  // of its beginning: runOrdinary is BeginTx, runBegin SQL's BEGIN, runSavepoint SQL's SAVEPOINT
 	name     string // of a SAVEPOINT
 	readOnly bool
-	deferred bool // foreign keys were violated already when it began
+	deferred bool // foreign keys were already violated when it began
 	over     bool
 
 	l *link // of BeginTx
@@ -47,12 +47,12 @@ func (s *Session) push(c *conn, t *transaction) error {
 	return nil
 }
 
-// merge commits the transactions from place i on, in those below.
+// merge commits the transactions from place i on into those below.
 func (s *Session) merge(c *conn, i int) error {
 	s.settle()
 	if i == 0 && !s.tx[0].deferred {
-		// This is where SQLite would commit, and check the keys that are checked late. It does not
-		// for a savepoint in a transaction.
+		// SQLite would commit here, and check the deferred keys. It does not do so for a savepoint
+		// in a transaction.
 		if violated, err := c.violated(); err != nil {
 			return err
 		} else if violated {
@@ -66,8 +66,8 @@ func (s *Session) merge(c *conn, i int) error {
 	return nil
 }
 
-// undo takes back what was done since place i of the stack, and keeps the savepoint there if keep
-// is true.
+// undo undoes the changes since place i of the stack, and keeps the savepoint there if keep is
+// true.
 func (s *Session) undo(c *conn, i int, keep bool) error {
 	s.settle()
 	if err := c.command("ROLLBACK TO " + savepointName(i)); err != nil {
@@ -101,7 +101,7 @@ func (c *conn) violated() (bool, error) {
 	return n != 0, err
 }
 
-// control runs a statement that is for the session: SQL's words for transactions.
+// control runs a statement for the session: SQL's transaction commands.
 func (s *Session) control(ctx context.Context, c *conn, st *statement) error {
 	if err := s.controlled(c, st); err != nil {
 		return s.wrap(ctx, err, st.text)
@@ -138,14 +138,14 @@ func (s *Session) controlled(c *conn, st *statement) error {
 		}
 		return s.undo(c, i, true)
 	case runForeignKeys:
-		if len(s.tx) == 0 { // or else it has no effect, as always in a transaction
+		if len(s.tx) == 0 { // else it has no effect, as always in a transaction
 			return c.setForeignKeys(st.name == "on")
 		}
 	}
 	return nil
 }
 
-// endable returns an error if SQL's COMMIT or ROLLBACK has nothing to end.
+// endable returns an error if there is no transaction for SQL's COMMIT or ROLLBACK to end.
 func (s *Session) endable(word string) error {
 	if len(s.tx) == 0 {
 		return sqlFault("cannot " + word + " - no transaction is active")
@@ -174,8 +174,8 @@ func (l *link) Begin() (driver.Tx, error) {
 	return l.BeginTx(context.Background(), driver.TxOptions{})
 }
 
-// BeginTx implements driver.ConnBeginTx. All levels of isolation are served: a session has nobody
-// beside it.
+// BeginTx implements driver.ConnBeginTx. It accepts all levels of isolation: a session has no
+// concurrent transactions.
 func (l *link) BeginTx(ctx context.Context, o driver.TxOptions) (_ driver.Tx, err error) {
 	c, err := l.s.enter(ctx)
 	if err != nil {
@@ -191,8 +191,8 @@ func (l *link) BeginTx(ctx context.Context, o driver.TxOptions) (_ driver.Tx, er
 	return t, nil
 }
 
-// Commit implements driver.Tx. If it fails the transaction is rolled back, for database/sql allows
-// no second try; only if another one was begun in it, and is still open, everything stays as it is.
+// Commit implements driver.Tx. If it fails the transaction is rolled back, because database/sql
+// allows no second try. But if another transaction begun in it is still open, nothing changes.
 func (t *transaction) Commit() error {
 	return t.end(func(s *Session, c *conn, i int) error {
 		for _, above := range s.tx[i+1:] {

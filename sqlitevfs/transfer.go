@@ -20,17 +20,17 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// lockPage is the index of the page at 1 GiB, whose bytes stand for locks. SQLite neither writes
+// lockPage is the index of the page at 1 GiB, whose bytes are used for locks. SQLite neither writes
 // nor reads it.
 const lockPage = 1 << 30 / PageSize
 
 // exportPages is how many pages Export collects before it writes them.
 const exportPages = 64
 
-// Export writes a database as a plain SQLite file, of which stock SQLite's integrity_check says ok,
-// and returns its length in bytes. It reads keys only and needs no connection. Of a database that
-// does not exist it writes an empty one, of one page. The writer is not called during a Scan, so it
-// may be slow.
+// Export writes a database as a plain SQLite file that passes stock SQLite's integrity_check, and
+// returns its length in bytes. It only reads keys and needs no connection. If the database does not
+// exist it writes an empty one, of one page. It does not call the writer during a Scan, so the
+// writer may be slow.
 //
 // The error wraps [ErrCorrupt] if pages are missing or more than the metadata says; then a part was
 // written. It wraps [ErrInterrupted] and the cause if ctx ends.
@@ -101,7 +101,7 @@ func Export(ctx context.Context, w io.Writer, r Reader) (int64, error) {
 	return written, noMorePages(r, end)
 }
 
-// noMorePages looks for pages beyond the end of a database.
+// noMorePages returns an error if there are pages beyond the end of a database.
 func noMorePages(r Reader, end []byte) error {
 	_, after := pageRange()
 	found := false
@@ -114,7 +114,7 @@ func noMorePages(r Reader, end []byte) error {
 	return nil
 }
 
-// checkExported compares a database's first page with its metadata. SQLite believes the number of
+// checkExported compares a database's first page with its metadata. SQLite trusts the number of
 // pages in the header if the counters of change and of version are equal.
 func checkExported(page []byte, m Metadata) error {
 	h, err := parseHeader(page)
@@ -131,8 +131,7 @@ func checkExported(page []byte, m Metadata) error {
 	return nil
 }
 
-// A fileHeader is what the first 100 bytes of a database file say.
-// https://sqlite.org/fileformat2.html
+// A fileHeader is the first 100 bytes of a database file. https://sqlite.org/fileformat2.html
 type fileHeader struct {
 	pageSize int
 	wal      bool
@@ -146,7 +145,7 @@ const (
 	magic      = "SQLite format 3\x00"
 )
 
-// parseHeader reads a header. The errors say what is wrong with a file.
+// parseHeader reads a header. The error says what is wrong with the file.
 func parseHeader(b []byte) (h fileHeader, err error) {
 	if len(b) < headerSize || string(b[:len(magic)]) != magic {
 		return h, errors.New("it is not a SQLite database, or it is encrypted")
@@ -187,7 +186,7 @@ func emptyFile() []byte {
 	return b
 }
 
-// pageRange returns the keys before and after all pages of the database.
+// pageRange returns the bounds of all pages of the database.
 func pageRange() (start, end []byte) {
 	start = keyspace.SQLiteChunk.Prefix(nil, keyspace.SQLiteMain)
 	return start, keyspace.Successor(start)
@@ -198,21 +197,19 @@ type ImportError struct{ Reason string }
 
 func (e *ImportError) Error() string { return "the file cannot be imported: " + e.Reason }
 
-// Import replaces a database by a plain SQLite file, of at most maxBytes, and returns its metadata.
-// What is put into the writer is committed or dropped by its owner, and if it is dropped Discard is
-// due.
+// Import replaces a database by a plain SQLite file of up to maxBytes, and returns its metadata.
+// The owner of the writer commits or drops the changes; if it drops them, it must call Discard.
 //
-// Before anything is written the file is read whole, and SQLite's integrity_check has to say ok;
-// rows that violate a foreign key are taken as they are. If its pages are of another size it is
-// copied by VACUUM, in memory, and the copy has to be within maxBytes too. Reserved bytes at the
-// end of pages are kept; eight of them are checksums, which have to be right. A file in WAL mode is
-// taken without its log: what was not written back from the log to the file is not in it. What
-// stands in its table cairn_migration counts as applied.
+// Before it writes, it reads the whole file, which must pass SQLite's integrity_check; rows that
+// violate a foreign key are accepted. If the pages have another size, VACUUM copies the file in
+// memory, and the copy must be within maxBytes too. Reserved bytes at the end of pages are kept;
+// eight of them are checksums, which must be right. A file in WAL mode is imported without its log,
+// so changes that are only in the log are missing. The migrations in its table cairn_migration
+// count as applied.
 //
 // The error is an *ImportError, which says what is wrong with the file; or [ErrBusy] if there is a
-// write session; or it wraps [ErrFull], [ErrMemory] or [ErrInterrupted], or what the file's reader
-// returned. After an error some of the file may be in the writer, so that its owner has to drop it
-// all.
+// write session; or it wraps [ErrFull], [ErrMemory] or [ErrInterrupted], or the error of the file's
+// reader. After an error part of the file may be in the writer, so its owner must drop everything.
 func (d *Database) Import(ctx context.Context, w Writer, file io.Reader, maxBytes int64) (Metadata, error) {
 	if d.writing() {
 		return Metadata{}, fmt.Errorf("a write session is open: %w", ErrBusy)
@@ -235,8 +232,8 @@ type File struct {
 	used, closed bool // used: by an import that has not ended
 }
 
-// ReadFile reads a file of at most maxBytes for [Database.ImportFile]. The error is an *ImportError
-// if it is longer, a [LimitError] if MaxTemporary is less than it takes, [ErrBusy] if other files
+// ReadFile reads a file of up to maxBytes for [Database.ImportFile]. The error is an *ImportError
+// if it is longer, a [LimitError] if it needs more than MaxTemporary, [ErrBusy] if other files
 // leave no memory for it, or wraps the error of the reader. The caller must close the File.
 func (p *Pool) ReadFile(file io.Reader, maxBytes int64) (*File, error) {
 	m, err := readImage(file, maxBytes, &p.temporary)
@@ -249,7 +246,7 @@ func (p *Pool) ReadFile(file io.Reader, maxBytes int64) (*File, error) {
 	return &File{max: maxBytes, image: m}, nil
 }
 
-// Close gives the memory back, at once or when the import that uses it has ended.
+// Close gives the memory back, at once or at the end of the import that uses it.
 func (f *File) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -277,7 +274,7 @@ func (f *File) take() (m *image, done func(), err error) {
 	}, nil
 }
 
-// ImportFile is [Database.Import] of a file that was read before.
+// ImportFile is [Database.Import] of a file from ReadFile.
 func (d *Database) ImportFile(ctx context.Context, w Writer, file *File) (Metadata, error) {
 	if d.writing() {
 		return Metadata{}, fmt.Errorf("a write session is open: %w", ErrBusy)
@@ -307,7 +304,7 @@ func (d *Database) ImportFile(ctx context.Context, w Writer, file *File) (Metada
 		return Metadata{}, err
 	}
 	old, _, err := ReadMetadata(w)
-	if err != nil && !errors.Is(err, ErrCorrupt) { // a damaged one is there to be replaced
+	if err != nil && !errors.Is(err, ErrCorrupt) { // a damaged database may be replaced
 		return Metadata{}, err
 	}
 	meta := Metadata{Pages: h.pages, Sequence: old.Sequence + 1, Migrations: uint32(len(rows)),
@@ -317,8 +314,8 @@ func (d *Database) ImportFile(ctx context.Context, w Writer, file *File) (Metada
 	return meta, err
 }
 
-// prepareImage reads the header of a file, cuts off what is behind the database, takes it out of
-// WAL mode, and writes its length into the header if that is not there.
+// prepareImage reads the header of a file, cuts off bytes after the database, switches WAL mode
+// off, and writes the length into the header if it is missing.
 func prepareImage(m *image) (fileHeader, error) {
 	if m.size == 0 {
 		return fileHeader{}, &ImportError{"it is empty"}
@@ -376,15 +373,14 @@ func putImage(ctx context.Context, w Writer, m *image, meta Metadata) error {
 	return w.Put(keyspace.SQLiteMetadata.Append(nil, keyspace.SQLiteMain), meta.append(nil), -1)
 }
 
-// An importer checks and converts files on connections of their own, which know nothing but the
-// file.
+// An importer checks and converts files on its own connections, which have only the file.
 type importer struct {
 	ctx  context.Context
 	pool *Pool
 	max  int64
 }
 
-// check runs SQLite's check and returns what the table of migrations says.
+// check runs SQLite's check and returns the rows of the table of migrations.
 func (c *importer) check(m *image) (rows []migrationRow, err error) {
 	err = c.open(map[string]*image{"file": m}, func(db *sqlite3.Conn, _ string) error {
 		err := eachRow(db, "PRAGMA integrity_check(1)", func(s *sqlite3.Stmt) error {
@@ -398,7 +394,7 @@ func (c *importer) check(m *image) (rows []migrationRow, err error) {
 		}
 		var foreign *MigrationError
 		if errors.As(err, &foreign) {
-			rows, err = nil, nil // a table of that name, but not ours: Migrate will say so
+			rows, err = nil, nil // another table of that name: Migrate will report it
 		}
 		return err
 	})
@@ -441,14 +437,14 @@ func (c *importer) open(files map[string]*image, f func(db *sqlite3.Conn, vfsNam
 		images.temp.take(-images.temp.used)
 	}()
 	var db *sqlite3.Conn
-	var stop stopper // of CHECK constraints and indexes of the file, which call functions
+	var stop stopper // for CHECK constraints and indexes of the file, which call functions
 	done := func() error { return nil }
 	defer func() {
 		p := recover()
 		stopped := done()
-		lost := false // a call into SQLite was left by the panic: no other is safe
+		lost := false // the panic left a call into SQLite: no other call is safe
 		if db != nil {
-			// Its heap is not Go's: what is not closed is never given back.
+			// Its heap is not Go's: it must be closed to be given back.
 			in, closed := innerOf(db), errBroken
 			_, fault := p.(runtime.Error)
 			if lost = fault && in != nil || stopped != nil; !lost {
@@ -487,8 +483,7 @@ func (c *importer) open(files map[string]*image, f func(db *sqlite3.Conn, vfsNam
 			return wrap(err, "")
 		}
 	}
-	// The file is not trusted: functions that its schema calls must not run with the rights of the
-	// program.
+	// The file is not trusted: functions in its schema must not run with the rights of the program.
 	if err := execute(db, "PRAGMA trusted_schema=OFF"); err != nil {
 		return err
 	}
@@ -498,7 +493,7 @@ func (c *importer) open(files map[string]*image, f func(db *sqlite3.Conn, vfsNam
 	return f(db, name)
 }
 
-// blame tells faults of the file from faults of the environment.
+// blame distinguishes faults of the file from faults of the environment.
 func (c *importer) blame(err error) error {
 	if err == nil {
 		return nil

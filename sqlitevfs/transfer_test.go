@@ -17,8 +17,8 @@ import (
 	"testing/iotest"
 )
 
-// inFile runs statements with the stock sqlite3 program and returns what it prints. The test is
-// skipped without the program.
+// inFile runs statements with the stock sqlite3 program and returns its output. It skips the test
+// if the program is missing.
 func inFile(t *testing.T, file string, text ...string) string {
 	t.Helper()
 	program, err := exec.LookPath("sqlite3")
@@ -30,7 +30,7 @@ func inFile(t *testing.T, file string, text ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// stock returns a file that the sqlite3 program has made with statements.
+// stock returns a file made by the sqlite3 program with statements.
 func stock(t *testing.T, text ...string) []byte {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "stock.sqlite")
@@ -85,8 +85,8 @@ func TestExportedFileIsOneThatStockSQLiteFindsSound(t *testing.T) {
 		pages := len(b) / PageSize
 		m := r.meta()
 		errorIf(t, int(m.Pages) != pages && i > 0 || len(b)%PageSize != 0, "%q: %d bytes of %d pages", step, len(b), m.Pages)
-		// SQLite believes the length in the header if the version for which it is valid is that of
-		// the last change.
+		// SQLite trusts the length in the header if its version counter equals that of the last
+		// change.
 		header := binary.BigEndian.Uint32(b[28:])
 		errorIf(t, int(header) != pages || !bytes.Equal(b[24:28], b[92:96]),
 			"%q: the header says %d pages as of change %x, the last change is %x; there are %d", step, header, b[92:96], b[24:28], pages)
@@ -96,7 +96,7 @@ func TestExportedFileIsOneThatStockSQLiteFindsSound(t *testing.T) {
 		if i == 3 {
 			same(t, inFile(t, file, "SELECT count(*), (SELECT t FROM f WHERE f MATCH 'text') FROM a"), "1000|some text")
 		}
-		// And what stock SQLite writes into the file is read again after an import.
+		// And changes by stock SQLite are in the file after an import.
 		inFile(t, file, "CREATE TABLE theirs AS SELECT 42 AS x")
 		after, err := os.ReadFile(file)
 		must(t, err)
@@ -106,10 +106,10 @@ func TestExportedFileIsOneThatStockSQLiteFindsSound(t *testing.T) {
 	}
 }
 
-// Under SQLite's byte at 1 GiB lies a page that it never writes. A file with a hole anywhere else
-// is not one.
+// The page with SQLite's lock byte at 1 GiB is never written. A file with a hole anywhere else is
+// damaged.
 func TestExportRefusesADatabaseWithHolesOrTooMuch(t *testing.T) {
-	r := newRig(t, Options{}, tableA+";"+fill) // in one turn, which makes no patches
+	r := newRig(t, Options{}, tableA+";"+fill) // in one turn, so there are no patches
 	page := func(n uint32) string { return string(binary.BigEndian.AppendUint32([]byte{9, 1, 0}, n)) }
 	m := r.meta()
 	for _, test := range []struct {
@@ -169,7 +169,7 @@ func TestImportTakesFilesOfAnyPageSizeAndMode(t *testing.T) {
 		r := newRig(t, Options{})
 		r.store.keys = keys{"\x01": []byte("state"), "\x09\x00\x01": []byte("a foreign journal")}
 		m, err := r.load(b)
-		if reserved == 8 { // pages with eight reserved bytes have checksums, says the library, and these have none
+		if reserved == 8 { // for the library, pages with eight reserved bytes have checksums, and these have none
 			wantImportError(t, err, "", name)
 			continue
 		}
@@ -239,8 +239,8 @@ func TestImportRefusesWhatIsNoSoundDatabase(t *testing.T) {
 		wantImportError(t, errOf(r.load(test.file)), test.says, test.name)
 		errorIf(t, fmt.Sprint(r.store.keys) != before, "%s: it was refused and changed the database", test.name)
 	}
-	// Old versions of SQLite do not write the length into the header. Bytes behind the database are
-	// none of it.
+	// Old versions of SQLite do not write the length into the header. Bytes after the database do
+	// not belong to it.
 	for name, file := range map[string][]byte{
 		"without a length in the header": with(92,
 			"\x00\x00\x00\x01\x00\x2d\xe2\x19"), "longer": append(bytes.Clone(good), "behind the end"...),
@@ -295,8 +295,8 @@ func TestImportTakesATableOfThatNameForWhatItIs(t *testing.T) {
 	}
 }
 
-// An index on an expression that needs more memory than a connection may have, which SQLite
-// computes when it checks the file. Not parallel: it looks at the memory of the process.
+// An index on an expression that needs more memory than a connection may have. SQLite computes it
+// when it checks the file. Not parallel: it reads the memory of the process.
 func TestImportThatRunsOutOfMemoryGivesItBack(t *testing.T) {
 	r := newRig(t, Options{},
 		`CREATE TABLE a (x); INSERT INTO a VALUES (1); CREATE INDEX i ON a (CASE x WHEN 1 THEN 1 ELSE length(hex(zeroblob(48000000))) END)`)
@@ -329,7 +329,7 @@ func FuzzImportNeverPanicsAndTakesOnlySoundFiles(f *testing.F) {
 	f.Add(b, 18, byte(2))
 	f.Fuzz(func(t *testing.T, file []byte, at int, value byte) {
 		if len(file) > 0 {
-			file = bytes.Clone(file) // the fuzzer's must not be changed
+			file = bytes.Clone(file) // the fuzzer's slice must not be changed
 			file[uint(at)%uint(len(file))] = value
 		}
 		r := (&rig{t: t, store: &mapStore{keys: keys{}}, pool: r.pool}).open("fuzz")

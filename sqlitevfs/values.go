@@ -9,7 +9,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// A kind says how the values of a column are handed out, after its declared type.
+// A kind says how the values of a column are returned, by its declared type.
 type kind uint8
 
 const (
@@ -30,7 +30,7 @@ func kindOf(declared string) kind {
 	return asIs
 }
 
-// convert returns a value of SQLite's as the column's kind wants it, or as it is.
+// convert converts a value of SQLite to the column's kind, or returns it as it is.
 func (k kind) convert(v driver.Value) driver.Value {
 	switch k {
 	case asBool:
@@ -75,17 +75,17 @@ func parseTime(s string) (time.Time, bool) {
 	if len(rest) == len(" 15:04") {
 		rest += ":00"
 	}
-	// With a location of its own an offset never becomes time.Local by accident.
+	// With an explicit location an offset never becomes time.Local by accident.
 	t, err := time.ParseInLocation(time.RFC3339Nano, day+"T"+rest[1:]+zone, time.UTC)
 	return t, err == nil
 }
 
-// timeForm is how a time is stored: RFC 3339 with a fixed number of digits, so that texts of one
-// offset sort as the times do.
+// timeForm is how a time is stored: RFC 3339 with a fixed number of digits, so texts of one offset
+// sort like the times.
 const timeForm = "2006-01-02T15:04:05.000000000Z07:00"
 
-// checkValue accepts the values that bind takes and leaves all others to database/sql, which
-// converts them, or calls their Value method, and says what is wrong with them.
+// checkValue accepts the values that bind accepts, and leaves others to database/sql, which
+// converts them, or calls their Value method, and returns their errors.
 func checkValue(v driver.Value) error {
 	switch v.(type) {
 	case nil, int64, float64, string, []byte, bool, time.Time,
@@ -140,8 +140,8 @@ func (st *statement) bind(i int, v driver.Value) error {
 
 // bindAll sets the parameters of a statement. Those without a name take the arguments without a
 // name in their order, beginning after the first skip arguments; those with a name the argument of
-// that name or, if no argument has a name, the one in their place. It returns how many arguments
-// were used up.
+// that name or, if no argument has a name, the one in their place. It returns how many arguments it
+// used.
 func (st *statement) bindAll(args []driver.NamedValue, skip int) (used int, err error) {
 	if st.parameters == 0 {
 		return 0, nil
@@ -160,7 +160,7 @@ func (st *statement) bindAll(args []driver.NamedValue, skip int) (used int, err 
 	return st.parameters, nil
 }
 
-// bindNamed is bindAll if some arguments have names. All statements of a text may use those.
+// bindNamed is bindAll if some arguments have names. All statements of a text may use these.
 func (st *statement) bindNamed(args []driver.NamedValue, skip int) (used int, err error) {
 	rest := args[min(skip, len(args)):]
 	for i := range st.parameters {
@@ -213,7 +213,7 @@ func named(args []driver.NamedValue) bool {
 	return false
 }
 
-// leftOver is the error if, without names, not all arguments were used.
+// leftOver returns an error if, without names, not all arguments were used.
 func leftOver(args []driver.NamedValue, used int) error {
 	if used < len(args) && !named(args) {
 		return wrongCount("%d arguments for statements with %d parameters", len(args), used)
@@ -221,8 +221,7 @@ func leftOver(args []driver.NamedValue, used int) error {
 	return nil
 }
 
-// wrongCount is the error for more or fewer arguments than there are parameters. SQLite, which is
-// not asked, has a code for it.
+// wrongCount is the error for more or fewer arguments than parameters, with SQLite's code for it.
 func wrongCount(format string, given, used int) error {
 	return &Error{Code: int(sqlite3.RANGE), Message: fmt.Sprintf(format, given, used)}
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A weekday is a type that knows how it is stored.
+// A weekday is a type with its own stored form.
 type weekday int
 
 func (w weekday) Value() (driver.Value, error) {
@@ -102,7 +102,7 @@ func TestTimesKeepTheirInstantAndOffset(t *testing.T) {
 			must(t, db.QueryRow("SELECT at FROM t").Scan(&got))
 			_, have := got.Zone()
 			errorIf(t, !got.Equal(want) || have != offset, "stored %v, read %v", want, got)
-			db.want("SELECT unixepoch(at) FROM t WHERE at < ?", fmt.Sprint(want.Unix()), want.Add(1)) // those of one offset sort as texts
+			db.want("SELECT unixepoch(at) FROM t WHERE at < ?", fmt.Sprint(want.Unix()), want.Add(1)) // times of one offset sort as texts
 		}
 	})
 }

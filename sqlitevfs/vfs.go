@@ -10,19 +10,19 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// mainName is what the database of every connection is called; the file systems tell them apart.
+// mainName is the name of the database of every connection; each has its own file system.
 const mainName = "/db"
 
 // A fileSystem is the virtual file system of one native connection: its database, which can be
 // opened once, and temporary files, which are in memory. There is one for each connection, and not
-// one for all, because SQLite does not say whose a temporary file is. So nothing that SQL can name
-// leads to another database or to a file of the host.
+// one for all, because SQLite does not name the owner of a temporary file. So no name in SQL leads
+// to another database or to a file of the host.
 type fileSystem struct {
-	name   string // under which it is registered
+	name   string // its registered name
 	main   *file
 	opened bool
 	temp   budget
-	undo   budget // of the changes of single statements and savepoints
+	undo   budget // for undo of single statements and savepoints
 	subs   []*subjournal
 }
 
@@ -49,8 +49,8 @@ func (fs *fileSystem) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenF
 	return nil, flags, sqlite3.CANTOPEN
 }
 
-// A subjournal is what is undone of statements and savepoints. A connection that writes has it open
-// from the first large statement on, and writes it from its beginning in each transaction.
+// A subjournal has the data to undo statements and savepoints. A write connection opens it at the
+// first large statement, and writes it from its beginning in each transaction.
 type subjournal struct {
 	temporary
 	fs *fileSystem
@@ -62,15 +62,15 @@ func (s *subjournal) Close() error {
 	return s.temporary.Close()
 }
 
-// rest empties the subjournals. No transaction is open.
+// rest empties the subjournals. No transaction may be open.
 func (fs *fileSystem) rest() {
 	for _, s := range fs.subs {
 		s.Truncate(0)
 	}
 }
 
-// close makes the name unknown, and gives back what the temporary files have of the pool: SQLite
-// does not close them if its connection is broken.
+// close unregisters the name, and gives back the pool's budget of the temporary files: SQLite does
+// not close them if its connection is broken.
 func (fs *fileSystem) close() {
 	vfs.Unregister(fs.name)
 	fs.temp.take(-fs.temp.used)
@@ -80,7 +80,7 @@ func (fs *fileSystem) close() {
 // Delete finds nothing to delete.
 func (*fileSystem) Delete(string, bool) error { return sqlite3.IOERR_DELETE_NOENT }
 
-// Access says that there is no journal.
+// Access returns false: there is no journal.
 func (*fileSystem) Access(string, vfs.AccessFlag) (bool, error) { return false, nil }
 
 // FullPathname returns the name.
@@ -90,11 +90,11 @@ func (*fileSystem) FullPathname(name string) (string, error) { return name, nil 
 // pool.
 type budget struct {
 	used, limit int64
-	all         *sharedBudget // nil: there are no others
+	all         *sharedBudget // nil: not shared
 	crowded     bool          // all has refused
 }
 
-// take takes n bytes, or gives them back if n is negative. It reports whether there were as many.
+// take takes n bytes, or gives them back if n is negative. It reports whether they fit.
 func (b *budget) take(n int64) bool {
 	if b.used+n > b.limit && n > 0 {
 		return false
@@ -107,7 +107,7 @@ func (b *budget) take(n int64) bool {
 	return true
 }
 
-// refusal returns the error for n bytes that take refused. what needs them.
+// refusal returns the error for n bytes that take refused; what is their use.
 func (b *budget) refusal(n int64, what string) error {
 	if actual := b.used + n; actual > b.limit {
 		return &LimitError{ErrFull, what, b.limit, actual}
@@ -124,7 +124,7 @@ type sharedBudget struct {
 // part returns a budget of limit bytes within b.
 func (b *sharedBudget) part(limit int64) budget { return budget{limit: min(limit, b.limit), all: b} }
 
-// refusal returns the error for what take refused.
+// refusal returns the error for bytes that take refused.
 func (b *sharedBudget) refusal() error {
 	return fmt.Errorf("%w: all temporary files, undo and imports together take %d bytes", ErrBusy, b.limit)
 }
@@ -137,17 +137,17 @@ func (b *sharedBudget) take(n int64) bool {
 	return true
 }
 
-// chunkSize is in how many bytes a temporary file grows.
+// chunkSize is the unit in which a temporary file grows, in bytes.
 const chunkSize = 64 << 10
 
-// A temporary file is in memory, in chunks, so that it grows without being copied.
+// A temporary file is in memory, in chunks, so it grows without being copied.
 type temporary struct {
 	private
 	chunks [][]byte
 	size   int64
 	budget *budget
-	main   *file  // notes why a statement fails; may be nil
-	what   string // it is, for errors
+	main   *file  // records the cause of a failed statement; may be nil
+	what   string // its use, for errors
 }
 
 // ReadAt reads.
@@ -202,7 +202,7 @@ func (t *temporary) Truncate(size int64) error {
 	clear(t.chunks[keep:])
 	t.chunks, t.size = t.chunks[:keep], size
 	if rest := size % chunkSize; rest != 0 {
-		clear(t.chunks[keep-1][rest:]) // a later write beyond the end leaves zeros between
+		clear(t.chunks[keep-1][rest:]) // so a later write beyond the end leaves zeros between
 	}
 	return nil
 }
@@ -213,8 +213,7 @@ func (t *temporary) Close() error { return t.Truncate(0) }
 // Size returns the size.
 func (t *temporary) Size() (int64, error) { return t.size, nil }
 
-// private is what is the same for all files that nobody else knows and that end with their
-// connection.
+// private has the common methods of files that only one connection uses and that end with it.
 type private struct{}
 
 // Sync does nothing.

@@ -15,9 +15,9 @@ import (
 	"go.opentelemetry.io/otel/trace/embedded"
 )
 
-// Active is an open span of the runtime, for users of the OpenTelemetry API: the span of their
-// context, to which they add attributes and events, and the parent of their own spans. It also is
-// [Live].
+// Active is an open span of the runtime, for users of the OpenTelemetry API. It is the span of
+// their context, to which they add attributes and events, and the parent of their own spans. It
+// implements [Live].
 type Active struct {
 	embedded.Span
 	provider *Provider
@@ -32,7 +32,7 @@ type Active struct {
 	ended    bool
 }
 
-// Begin returns the active form of a span of the runtime. Spans of users go to b if s is sampled.
+// Begin returns an Active for a span of the runtime. Spans of users go to b if s is sampled.
 func (p *Provider) Begin(b *Buffer, s Span) *Active {
 	c := trace.SpanContextConfig{TraceID: trace.TraceID(s.TraceID), SpanID: trace.SpanID(s.SpanID),
 		TraceFlags: trace.TraceFlags(0).WithSampled(s.Sampled)}
@@ -53,8 +53,8 @@ func (a *Active) Snapshot() Span {
 	return s
 }
 
-// Finish gives s what users added: attributes, events, links, and the name and the status if they
-// set them and s has no error. What they add later is ignored.
+// Finish copies users' changes to s: attributes, events, links, and the name and the status if they
+// set them and s has no error. Later changes are ignored.
 func (a *Active) Finish(s *Span) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -84,7 +84,7 @@ func (a *Active) change(f func(s *Span)) {
 // End does nothing: the runtime ends its spans.
 func (a *Active) End(...trace.SpanEndOption) {}
 
-// IsRecording reports whether the span keeps what is added to it.
+// IsRecording reports whether the span keeps changes.
 func (a *Active) IsRecording() bool {
 	if !a.sampled {
 		return false
@@ -108,7 +108,7 @@ func (a *Active) AddEvent(name string, options ...trace.EventOption) {
 	}
 }
 
-// event reads options of an event. Its time is that of the provider, unless the options have one.
+// event reads options of an event. The time is the provider's, unless the options have one.
 func (a *Active) event(options []trace.EventOption) trace.EventConfig {
 	return trace.NewEventConfig(append([]trace.EventOption{trace.WithTimestamp(a.provider.now())}, options...)...)
 }
@@ -149,7 +149,7 @@ func (a *Active) addException(v any, at time.Time, withStack bool, attributes []
 	a.addEvent("exception", at, attributes)
 }
 
-// SetStatus sets the status, which is never lowered: OK is above Error, and Error above none.
+// SetStatus sets the status, but never lowers it: OK is above Error, and Error above Unset.
 func (a *Active) SetStatus(code codes.Code, description string) {
 	a.change(func(s *Span) {
 		switch status := fromCode(code); {

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// workload is the spans of n calls: a commit, a statement, a turn and the call, as a runtime makes
-// them.
+// workload is the spans of n calls as a runtime makes them: a commit, a statement, a turn and the
+// call.
 func workload(calls int, start, step int64) []Span {
 	spans := make([]Span, 0, 4*calls)
 	id := 0
@@ -81,12 +81,12 @@ func charge(ctx context.Context, tracer trace.Tracer) {
 	s.End()
 }
 
-// sdkTracer is the anchor: its spans are stored nowhere.
+// sdkTracer is the baseline: its spans are not stored.
 func sdkTracer() trace.Tracer {
 	return sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithSpanProcessor(discard{})).Tracer("shop")
 }
 
-// userTurn returns a function that makes a span in a turn. Now and then it stores the spans.
+// userTurn returns a function that makes a span in a turn. It stores the spans from time to time.
 func userTurn(t testing.TB) func() {
 	store, buffer := newRows(), NewBuffer(Options{Incarnation: 1})
 	ctx := NewProvider(time.Now).
@@ -147,7 +147,7 @@ func storedHour(t testing.TB) *rows {
 	return store
 }
 
-// sortedRows are rows with an index, so that a scan costs what it visits.
+// sortedRows are rows with an index, so a scan costs only the rows that it visits.
 type sortedRows struct {
 	*rows
 	keys []string
@@ -185,7 +185,7 @@ func BenchmarkRead(b *testing.B) {
 			}
 		})
 	}
-	// The anchor: all chunks of the hour, decoded from memory.
+	// The baseline: all chunks of the hour, decoded from memory.
 	b.Run("decode100000", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

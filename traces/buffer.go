@@ -13,10 +13,10 @@ const (
 	DefaultMaxAge   = 7 * 24 * time.Hour
 	DefaultMaxBytes = 16 << 20 // of an actor's stored chunks
 	MaxBuffered     = 1 << 20  // bytes of the spans that are not stored yet
-	MaxOpen         = 1000     // spans that have not ended
+	MaxOpen         = 1000     // open spans
 
 	bucketSeconds = 3600
-	maxPending    = 8       // hours for which a buffer collects chunks at a time
+	maxPending    = 8       // hours that a buffer collects chunks for at a time
 	smallFlush    = 8 << 10 // a buffer that flushed less returns its memory
 )
 
@@ -32,22 +32,22 @@ type Writer interface {
 	DeleteRange(start, end []byte) error
 }
 
-// Live is a span that has not ended. Its method may be called from any goroutine.
+// Live is an open span. Its method may be called from any goroutine.
 type Live interface {
 	// Snapshot returns the span as it is now, with End 0. The caller owns the slices.
 	Snapshot() Span
 }
 
-// Exporter takes spans that have ended, to send them elsewhere. It does not block.
+// Exporter sends ended spans elsewhere. It does not block.
 type Exporter interface {
-	// Export takes a span, of which it keeps no slice.
+	// Export exports a span, and keeps no slice of it.
 	Export(r *Resource, s *Span)
 }
 
 // Options are the properties of a [Buffer].
 type Options struct {
 	// Incarnation identifies this stay of the actor in memory. Partial records of other
-	// incarnations are those of spans that a crash ended.
+	// incarnations belong to spans that a crash ended.
 	Incarnation uint64
 
 	MaxAge   time.Duration // of stored chunks; 0 is DefaultMaxAge
@@ -57,10 +57,10 @@ type Options struct {
 	Resource *Resource
 	Exporter Exporter // gets each span that is added; may be nil
 
-	// Added is called after the buffer took a span that was opened or added, by the runtime or by a
-	// user of the OpenTelemetry API, in the goroutine that did it and without a lock of the buffer.
-	// It is not called for spans that are dropped. full reports whether the buffer has a full
-	// chunk, so that a flush should not wait for its time. Added may be nil.
+	// Added is called after a span was opened or added, by the runtime or by a user of the
+	// OpenTelemetry API. It runs in the same goroutine, without a lock of the buffer, and not for
+	// dropped spans. full reports whether the buffer has a full chunk, so a flush should not wait
+	// for its time. Added may be nil.
 	Added func(full bool)
 }
 
@@ -71,10 +71,10 @@ type Reason uint8
 const (
 	DropFull  Reason = iota // the buffer held MaxBuffered bytes
 	DropOpen                // MaxOpen spans were open
-	DropLarge               // a span that no chunk has room for
-	DropOld                 // it ended longer ago than MaxAge
+	DropLarge               // no chunk has room for the span
+	DropOld                 // the span ended more than MaxAge ago
 	DropWrite               // its chunk was not written
-	DropLate                // it ended after the buffer was closed
+	DropLate                // the span ended after the buffer was closed
 	reasons
 )
 
@@ -94,12 +94,12 @@ type Drops [reasons]uint64
 // for concurrent use, except that one goroutine at a time calls Flush, Committed and Close. Its
 // claims:
 //
-//  1. It holds at most MaxBuffered bytes of spans and MaxOpen open spans. It counts what it drops.
+//  1. It holds at most MaxBuffered bytes of spans and MaxOpen open spans, and counts dropped spans.
 //     When it is nearly full, it drops spans with a parent, and keeps roots.
-//  2. A chunk is in the buffer until the batch that stores it is committed. A reader that takes
+//  2. A chunk is in the buffer until the batch that stores it is committed. A reader that calls
 //     Pending before it opens a snapshot of the store finds each span in one of them, or in both.
-//  3. A chunk never replaces another one: numbers go on from the stored ones.
-//  4. Bytes is the bytes of all keys and values that are stored.
+//  3. A chunk never replaces another one: numbers continue from the stored ones.
+//  4. Bytes returns the bytes of all stored keys and values.
 type Buffer struct {
 	o Options
 
@@ -110,13 +110,13 @@ type Buffer struct {
 	bytes   int        // of full and flying
 	open    []open
 	drops   Drops
-	told    uint64 // drops that a stored chunk counts
+	told    uint64 // drops counted in stored chunks
 	closed  bool
 
 	store store // of Flush and its callers
 }
 
-// open is an open span and what was written of it.
+// open is an open span and the state of its last partial record.
 type open struct {
 	identity
 	live       Live
@@ -142,7 +142,7 @@ func NewBuffer(o Options) *Buffer {
 	return &Buffer{o: o}
 }
 
-// Add adds spans that ended, and gives them to the exporter. It keeps no slice of them.
+// Add adds ended spans, and exports them. It keeps no slice of them.
 func (b *Buffer) Add(spans ...Span) {
 	b.mu.Lock()
 	kept := false
@@ -152,7 +152,7 @@ func (b *Buffer) Add(spans ...Span) {
 	b.unlockAdded(kept)
 }
 
-// unlockAdded calls Added if something was kept. b.mu is held, and is not afterwards.
+// unlockAdded unlocks b.mu and calls Added if a span was kept.
 func (b *Buffer) unlockAdded(kept bool) {
 	full := len(b.full) > 0
 	b.mu.Unlock()
@@ -161,14 +161,14 @@ func (b *Buffer) unlockAdded(kept bool) {
 	}
 }
 
-// add adds a span that ended, and reports whether the buffer keeps it. b.mu is held.
+// add adds an ended span, and reports whether the buffer keeps it. b.mu is held.
 func (b *Buffer) add(s *Span, bucket int64) bool {
 	if b.closed {
 		b.drops[DropLate]++
 		return false
 	}
 	if b.o.Exporter != nil {
-		exported := *s // so that s is not on the heap without an exporter
+		exported := *s // without an exporter, s then stays off the heap
 		b.o.Exporter.Export(b.o.Resource, &exported)
 	}
 	limit := MaxBuffered
@@ -208,8 +208,8 @@ func (b *Buffer) encode(s *Span, from int, bucket int64) bool {
 	return true
 }
 
-// encoder returns the encoder of a bucket. Times of spans are whatever users say, so the encoders
-// are few: beyond that a span goes to the chunk of another hour, which readers find by the times in
+// encoder returns the encoder of a bucket. Users choose the times of spans, so there is a limit of
+// encoders: beyond it a span goes to the chunk of another hour, which readers find by the times in
 // its header.
 func (b *Buffer) encoder(bucket int64) *encoder {
 	for _, e := range slices.Backward(b.current) {
@@ -218,7 +218,7 @@ func (b *Buffer) encoder(bucket int64) *encoder {
 		}
 	}
 	if len(b.current) > 0 {
-		if e := b.current[len(b.current)-1]; e.count == 0 { // memory that a flush left
+		if e := b.current[len(b.current)-1]; e.count == 0 { // memory of an earlier flush
 			e.reset(bucket)
 			return e
 		} else if len(b.current) == maxPending {
@@ -237,8 +237,8 @@ func (b *Buffer) seal(e *encoder) {
 	b.bytes += len(c.bytes)
 }
 
-// Open registers a span that has begun, so that flushes and readers see it. It reports whether
-// there was room. If not, the span is counted as dropped, and its caller must not End it.
+// Open registers a span that has begun, so flushes and readers include it. It returns false if
+// there is no room. Then the span is counted as dropped, and its caller must not End it.
 func (b *Buffer) Open(id SpanID, trace TraceID, live Live) bool {
 	b.mu.Lock()
 	room := !b.closed && len(b.open) < MaxOpen
@@ -267,7 +267,7 @@ func (b *Buffer) end(s *Span) {
 	b.unlockAdded(b.add(s, bucket))
 }
 
-// snapshots returns the open spans as they are. It calls them without a lock.
+// snapshots returns snapshots of the open spans. It takes them without a lock.
 func (b *Buffer) snapshots() []Span {
 	b.mu.Lock()
 	list := slices.Clone(b.open)
@@ -281,8 +281,8 @@ func (b *Buffer) snapshots() []Span {
 	return spans
 }
 
-// Pending returns the spans that the store may not have, for [Query].
-// Take it before the snapshot that [Read] reads.
+// Pending returns the spans that the store may not have, for [Query]. Call it before opening the
+// snapshot that [Read] reads.
 func (b *Buffer) Pending() Pending {
 	p := Pending{Incarnation: b.o.Incarnation, open: b.snapshots()}
 	b.mu.Lock()
@@ -296,15 +296,15 @@ func (b *Buffer) Pending() Pending {
 	return p
 }
 
-// Pending is what a buffer had at one moment. The zero Pending is that of an actor that is not
-// awake.
+// Pending is the content of a buffer at one moment. The zero Pending is for an actor that is
+// asleep.
 type Pending struct {
 	Incarnation uint64
 	chunks      []sealed
 	open        []Span
 }
 
-// And returns what two buffers had.
+// And returns the spans of both.
 func (p Pending) And(q Pending) Pending {
 	p.chunks, p.open = append(slices.Clip(p.chunks), q.chunks...), append(slices.Clip(p.open), q.open...)
 	return p
@@ -326,13 +326,13 @@ func (b *Buffer) Empty() bool {
 		!slices.ContainsFunc(b.current, func(e *encoder) bool { return e.count > 0 })
 }
 
-// Flush writes what the buffer has to w, a partial record of each open span that is new or changed,
-// and removes chunks that are too old or too many. r reads what is stored; Flush uses it the first
+// Flush writes the spans of the buffer to w, and a partial record of each open span that is new or
+// changed, and removes chunks that are too old or too many. r reads the stored rows: the first
 // time, after a fault, and when one hour exceeds MaxBytes. now is the time in Unix nanoseconds.
 //
 // A chunk that w refuses is lost; the others are written. Flush returns the first error. The caller
-// commits the batch after an error too, and then must call Committed. Flush writes nothing if there
-// is nothing new.
+// commits the batch even after an error, and then must call Committed. Flush writes nothing if
+// there is nothing new.
 func (b *Buffer) Flush(r Reader, w Writer, now int64) error {
 	chunks := b.take(now)
 	if len(chunks) == 0 {
@@ -365,7 +365,7 @@ func (b *Buffer) take(now int64) []sealed {
 	b.flying = nil
 	for i := range b.open {
 		o := &b.open[i]
-		for len(seen) > 0 && seen[0].identity() != o.identity { // spans that ended since
+		for len(seen) > 0 && seen[0].identity() != o.identity { // spans that ended meanwhile
 			seen = seen[1:]
 		}
 		if len(seen) == 0 {
@@ -377,7 +377,7 @@ func (b *Buffer) take(now int64) []sealed {
 			continue
 		}
 		if o.bucket != bucket || o.dropped != s.DroppedEvents {
-			o.events = 0 // each hour has all that is known of the span; users drop the oldest events
+			o.events = 0 // each hour has the whole record of the span; users drop the oldest events
 		}
 		if b.held() >= MaxBuffered {
 			b.drops[DropFull]++
@@ -424,7 +424,7 @@ func size(chunks []sealed) (n int) {
 }
 
 // drop counts the spans of chunks that are not stored. The next flush writes partial records again.
-// With fly, the chunks are removed from the flying ones.
+// If fly is set, drop removes the chunks from the flying ones.
 func (b *Buffer) drop(why Reason, chunks []sealed, fly bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -443,8 +443,8 @@ func (b *Buffer) drop(why Reason, chunks []sealed, fly bool) {
 	}
 }
 
-// Committed ends a flush: its batch was committed, or err says why not. After an error the chunks
-// of the flush are lost.
+// Committed ends a flush: its batch was committed, or err is the reason why not. After an error the
+// chunks of the flush are lost.
 func (b *Buffer) Committed(err error) {
 	b.mu.Lock()
 	flown := b.flying
@@ -461,8 +461,8 @@ func (b *Buffer) Committed(err error) {
 // them without a buffer.
 func (b *Buffer) Bytes() int64 { return b.store.bytes.Load() }
 
-// Close ends the buffer of an actor that goes to sleep, after its last flush. Spans that end later
-// are dropped and counted.
+// Close closes the buffer of an actor that goes to sleep, after its last flush. Spans that end
+// later are dropped and counted.
 func (b *Buffer) Close() {
 	b.mu.Lock()
 	b.closed = true

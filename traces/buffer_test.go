@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// read returns what a query selects.
+// read returns the result of a query.
 func read(t testing.TB, r Reader, q Query) Result {
 	t.Helper()
 	got, err := Read(context.Background(), r, q)
@@ -37,7 +37,7 @@ func wantNumbers(t testing.TB, what string, spans []Span, want ...int) {
 	errorIf(t, !slices.Equal(got, want), "%s: spans %v, want %v", what, got, want)
 }
 
-// exact checks that the totals are what the rows have.
+// exact checks that the totals match the rows.
 func exact(t testing.TB, b *Buffer, r *rows) {
 	t.Helper()
 	s, err := Size(r)
@@ -150,7 +150,7 @@ func TestAFailedFlushLosesItsChunkOnly(t *testing.T) {
 	} {
 		r, b := c.r, NewBuffer(Options{Incarnation: 1})
 		r.m = map[string][]byte{}
-		for i := range int64(3) { // a chunk of each hour
+		for i := range int64(3) { // a chunk for each hour
 			b.Add(made(int(i)+1, hour0+i*hour1, hour0+i*hour1+1))
 		}
 		err := b.Flush(r, r, hour0+3*hour1)
@@ -245,8 +245,8 @@ func TestManyHoursNeedFewChunks(t *testing.T) {
 	errorIf(t, s.Chunks > 2*maxPending, "%d chunks are stored", s.Chunks)
 }
 
-// TestPartialRecordsAreWrittenOnce: an open span is written when it is new or changed, and in each
-// hour.
+// TestPartialRecordsAreWrittenOnce: an open span is written when it is new or changed, and once in
+// each hour.
 func TestPartialRecordsAreWrittenOnce(t *testing.T) {
 	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
 	live := new(made(1, hour0, 0))
@@ -323,7 +323,7 @@ type snapshotFunc struct{ f func() Span }
 
 func (s *snapshotFunc) Snapshot() Span { return s.f() }
 
-// TestBuffersAreSafeForConcurrentUse adds, opens and ends spans beside flushes and readers.
+// TestBuffersAreSafeForConcurrentUse adds, opens and ends spans during flushes and reads.
 func TestBuffersAreSafeForConcurrentUse(t *testing.T) {
 	b, r := NewBuffer(Options{Incarnation: 1}), newRows()
 	var mu sync.Mutex // of r

@@ -17,7 +17,7 @@ const (
 
 var errChunk = errors.New("traces: the chunk does not decode")
 
-// header is what a reader knows of a chunk without decoding its spans.
+// header is the part of a chunk that a reader decodes without the spans.
 //
 // The bytes of a chunk are:
 //
@@ -82,15 +82,14 @@ const (
 )
 
 // recent holds the ids that records of a chunk refer to by their place. A parent ends after its
-// children, so most ids stand in a chunk twice or more.
+// children, so most ids are in a chunk twice or more.
 type recent struct {
 	spans      [15]SpanID
 	traces     [7]TraceID
 	span, next uint8 // places of the next new ids
 }
 
-// place returns the place of an id, counted from 1. It is 0 if the id is new, which gives it a
-// place.
+// spanPlace returns the place of an id, counted from 1. For a new id it adds the id and returns 0.
 func (r *recent) spanPlace(id SpanID) byte {
 	for i := range r.spans {
 		if r.spans[i] == id {
@@ -135,17 +134,17 @@ type encoder struct {
 	one             []byte
 }
 
-// reset makes the encoder an empty one that keeps its memory.
+// reset empties the encoder and keeps its memory.
 func (e *encoder) reset(bucket int64) {
 	*e = encoder{bucket: bucket, first: math.MaxInt64, last: math.MinInt64,
 		texts: e.texts[:0], offsets: e.offsets[:0], records: e.records[:0], one: e.one[:0]}
 }
 
-// size returns the bytes that the chunk has so far.
+// size returns the bytes of the chunk so far.
 func (e *encoder) size() int { return headerBytes + len(e.texts) + len(e.records) }
 
-// add appends a span, whose events begin with number from. It reports whether the chunk had room;
-// if not, it is as before.
+// add appends a span, whose events begin with number from. It returns false, and changes nothing,
+// if the chunk has no room.
 func (e *encoder) add(s *Span, from int) bool {
 	texts, offsets, places, base := len(e.texts), len(e.offsets), e.recent, e.base
 	e.one = e.appendRecord(e.one[:0], s, from)
@@ -156,14 +155,14 @@ func (e *encoder) add(s *Span, from int) bool {
 	e.records = append(binary.AppendUvarint(e.records, uint64(len(e.one))), e.one...)
 	e.count++
 	e.first = min(e.first, s.Start)
-	e.last = max(e.last, s.Start, s.End) // users give spans times that go backwards
+	e.last = max(e.last, s.Start, s.End) // times of users' spans may go backwards
 	if s.End == 0 {
 		e.partials++
 	}
 	return true
 }
 
-// appendRecord appends a record, or the first part of one that no chunk has room for. A record is:
+// appendRecord appends a record, or the first part of a record that fits in no chunk. A record is:
 //
 //	flags; a byte with the place of the trace id (3 bits), kind (3) and status (2); the trace id, if its place is 0
 //	a byte with the places of span id (4 bits) and parent (4); span id and parent, if their places are 0
@@ -318,9 +317,8 @@ func (e *encoder) appendText(b []byte, s string) []byte {
 	return binary.AppendUvarint(b, uint64(n))
 }
 
-// find returns the number of a text in the table, or 0, and its slot. A text that another one has
-// pushed out of its slot is not found, and gets a second number: a chunk then is longer, and not
-// wrong.
+// find returns the number of a text in the table, or 0, and its slot. A text whose slot another
+// text has taken is not found, and gets a second number: the chunk is then longer, but not wrong.
 func (e *encoder) find(s string) (n uint32, slot uint8) {
 	h := uint32(2166136261)
 	for i := range len(s) {
@@ -338,15 +336,15 @@ func (e *encoder) find(s string) (n uint32, slot uint8) {
 	return n, slot
 }
 
-// seal returns the bytes of the chunk. Its caller sets what the header says of the flush.
+// seal returns the bytes of the chunk. The caller sets the header's members for the flush.
 func (e *encoder) seal() sealed {
 	h := header{first: e.first, last: e.last, count: e.count, partials: e.partials, texts: uint32(len(e.texts))}
 	b := h.append(make([]byte, 0, e.size()))
 	return sealed{bucket: e.bucket, header: h, bytes: append(append(b, e.texts...), e.records...)}
 }
 
-// sealed is a chunk to which no span can be added. Readers use header, and of bytes only what
-// follows it there.
+// sealed is a chunk to which no span can be added. Readers use header, and only the rest of bytes
+// after the header.
 type sealed struct {
 	bucket int64
 	header header
@@ -362,8 +360,8 @@ func (c *sealed) stamp(incarnation uint64, now int64, dropped uint32) {
 	c.header.append(c.bytes[:0])
 }
 
-// shrink halves the lists of a span until a chunk of its own has room for it, and counts what is
-// dropped.
+// shrink halves the lists of a span until the span fits into an empty chunk, and counts the dropped
+// elements.
 func shrink(e *encoder, s Span, from int) bool {
 	for {
 		if e.add(&s, from) {

@@ -67,7 +67,7 @@ func encode(t testing.TB, spans ...Span) []byte {
 	return c.bytes
 }
 
-// full is a span that has everything.
+// full is a span with all members set.
 var full = Span{
 	TraceID: TraceID{1, 2, 3, 15: 9}, SpanID: SpanID{1, 7: 2}, Parent: SpanID{5, 7: 5}, RemoteParent: true, Sampled: true,
 	Kind: Consumer, Status: Error, Message: "the card was refused", Name: "charge", Start: hour0 + 5, End: hour0 + 1_000_005,
@@ -87,7 +87,7 @@ var full = Span{
 	DroppedAttributes: 1, DroppedEvents: 2, DroppedLinks: 3,
 }
 
-// wholeScope is a scope that has everything.
+// wholeScope is a scope with all members set.
 var wholeScope = Scope{Name: "shop", Version: "v1.2.3", SchemaURL: "https://example.com/schemas/1",
 	Attributes: []Attribute{String("team", "<pay>"), Int("n", 1)}}
 
@@ -114,7 +114,7 @@ func TestSpansRoundTrip(t *testing.T) {
 	}
 }
 
-// TestStoredFormatsAreKept holds the formats to bytes that are stored somewhere.
+// TestStoredFormatsAreKept compares the formats with stored bytes.
 func TestStoredFormatsAreKept(t *testing.T) {
 	child := made(3, hour0+10, hour0+20)
 	child.TraceID, child.Parent = full.TraceID, full.SpanID
@@ -136,7 +136,7 @@ func TestStoredFormatsAreKept(t *testing.T) {
 	}
 }
 
-// TestChunksKeepTheirLimitWithTheirTexts is defect 8 of the reference: its sizes leave out the
+// TestChunksKeepTheirLimitWithTheirTexts is defect 8 of the reference: its sizes do not include the
 // table of texts.
 func TestChunksKeepTheirLimitWithTheirTexts(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -235,7 +235,7 @@ func FuzzChunk(f *testing.F) {
 		if err != nil || len(spans) == 0 {
 			return
 		}
-		// What decodes can be written as OTLP, and encoded again.
+		// Decoded spans can be written as OTLP, and encoded again.
 		AppendJSON(nil, Group{Spans: spans})
 		Protobuf(1, Group{Spans: spans})
 		var e encoder

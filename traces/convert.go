@@ -24,8 +24,8 @@ func fromLink(c trace.SpanContext, attributes []attribute.KeyValue, dropped int)
 	return l
 }
 
-// fromCode converts a status: OpenTelemetry's Go API numbers Error and OK the other way round than
-// OTLP.
+// fromCode converts a status: OpenTelemetry's Go API and OTLP number Error and OK in opposite
+// order.
 func fromCode(c codes.Code) Status {
 	switch c {
 	case codes.Ok:
@@ -47,7 +47,7 @@ func fromAttributes(list []attribute.KeyValue) []Attribute {
 	return out
 }
 
-// fromAttribute converts an attribute, and cleans its texts. A map, and a list with lists in it,
+// fromAttribute converts an attribute, and cleans its texts. A map, and a list that contains lists,
 // become texts.
 func fromAttribute(key string, v attribute.Value) Attribute {
 	key = clean(key)
@@ -76,7 +76,7 @@ func fromAttribute(key string, v attribute.Value) Attribute {
 	return String(key, clean(unique(v).String()))
 }
 
-// unique returns a value whose maps have only the last value of each key.
+// unique returns a value with only the last value of each key in its maps.
 func unique(v attribute.Value) attribute.Value {
 	switch v.Type() {
 	case attribute.SLICE:
@@ -105,8 +105,7 @@ func list[T any](key string, elements []T, make1 func(string, T) Attribute) Attr
 }
 
 // EnvironmentAttributes returns the attributes of OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME,
-// for resources. Text that is not UTF-8 is replaced: a collector would refuse all that is sent with
-// it.
+// for resources. It replaces text that is not UTF-8: a collector would refuse the whole request.
 func EnvironmentAttributes(ctx context.Context) ([]Attribute, error) {
 	r, err := resource.New(ctx, resource.WithFromEnv())
 	if err != nil {

@@ -5,8 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// decoder reads bytes that may be damaged. After a fault, bad is true and everything that it
-// returns is zero.
+// decoder reads bytes that may be damaged. After a fault, bad is true and it returns only zeros.
 type decoder struct {
 	b   string
 	bad bool
@@ -59,7 +58,7 @@ func (d *decoder) take(n uint64) string {
 	return s
 }
 
-// count returns the length of a list whose elements have at least a number of bytes each.
+// count returns the length of a list whose elements have at least the given bytes each.
 func (d *decoder) count(limit, bytes int) int {
 	n := d.uvarint()
 	if n > uint64(limit) || n*uint64(bytes) > uint64(len(d.b)) {
@@ -88,7 +87,7 @@ func (d *decoder) trace() (id TraceID) {
 	return id
 }
 
-// text returns the next n bytes if they are a text.
+// text returns the next n bytes if they are valid text.
 func (d *decoder) text(n uint64) string {
 	if n > MaxString {
 		d.fail()
@@ -136,12 +135,12 @@ func (d *decoder) rest(v *Value) {
 // chunk is a chunk whose header and texts are decoded.
 type chunk struct {
 	header
-	b       string // after the header
+	b       string // bytes after the header
 	texts   string
 	offsets []uint32
 }
 
-// openChunk decodes the table of texts. body is the bytes after the header, and is kept.
+// openChunk decodes the table of texts. body is the bytes after the header; the chunk keeps it.
 func openChunk(h header, body string) (*chunk, error) {
 	if int64(h.texts) > int64(len(body)) {
 		return nil, errChunk
@@ -173,7 +172,7 @@ func (c *chunk) text(d *decoder) string {
 	return c.texts[at+1 : at+1+uint32(c.texts[at])]
 }
 
-// record is the members of a span that every selection needs, and where the others are.
+// record is the members of a span that every selection needs, and the position of the others.
 type record struct {
 	identity
 	parent     SpanID
@@ -197,7 +196,7 @@ func (c *chunk) records() records {
 	return records{decoder: decoder{b: c.b[len(c.texts):]}, c: c, left: c.count}
 }
 
-// next reads a record. It returns false at the end of the chunk, and at a fault, which err returns.
+// next reads a record. It returns false at the end of the chunk, or at a fault, which err returns.
 func (r *records) next(out *record) bool {
 	if r.left == 0 || r.bad {
 		return false
@@ -246,7 +245,7 @@ func (r *records) span(d *decoder, place byte) SpanID {
 	return id
 }
 
-// err returns the fault of the chunk, if its records were all read.
+// err returns the fault of the chunk. All records must have been read.
 func (r *records) err() error {
 	if r.bad || r.left > 0 || len(r.b) > 0 {
 		return errChunk

@@ -11,20 +11,19 @@
 //   - A [Group] is the spans of one resource. [AppendJSON] and [Protobuf] write groups as OTLP.
 //   - [ParseJSON] reads the documents of AppendJSON.
 //   - A [Provider] makes the spans that users add with the OpenTelemetry API. An [Active] is an
-//     open span of the runtime, which is the parent of theirs. A [Processor] takes spans of the
-//     OpenTelemetry SDK.
-//   - An [Exporter] takes spans elsewhere; package collector has one.
+//     open span of the runtime, their parent. A [Processor] accepts spans of the OpenTelemetry SDK.
+//   - An [Exporter] sends spans elsewhere; package collector has one.
 //
 // # Storage
 //
 // A chunk holds the spans that ended in the same hour, up to 96 KiB. Its key is
 // keyspace.TraceChunk. The totals of an hour are in one more row, keyspace.TraceBucket, which is
-// written with each chunk: bytes are known exactly without a scan, and the reader skips hours
-// outside of its window.
+// written with each chunk: bytes are exact without a scan, and the reader skips hours outside of
+// its window.
 //
-// A span that has not ended is stored as a partial record by each flush that finds it new or
-// changed. The reader merges the records of a span. If the actor stopped before the span ended, the
-// reader reports that it ended at the last flush that stored something.
+// Each flush stores an open span that is new or changed as a partial record. The reader merges the
+// records of a span. If the actor stopped before the span ended, the reader reports that it ended
+// at the last flush that stored something.
 //
 // Times are Unix nanoseconds. The package reads no clock, except that of a [Provider] and the timer
 // of an exporter.

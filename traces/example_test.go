@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// memory is the rows of one actor. A node has an engine.Snapshot and a batch instead.
+// memory is the rows of one actor. A node uses an engine.Snapshot and a batch instead.
 type memory map[string][]byte
 
 func (m memory) AppendValue(dst, key []byte) ([]byte, bool, error) {
@@ -59,7 +59,7 @@ func Example() {
 	_, card := span.TracerProvider().Tracer("shop").Start(ctx, "ask the bank")
 	card.End()
 
-	// The runtime ends the turn, and stores what it has.
+	// The runtime ends the turn, and stores its spans.
 	turn.End = start + 5000
 	active.Finish(&turn)
 	buffer.Add(turn)

@@ -13,10 +13,10 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 )
 
-// RuntimeScope is the name that the zero [Scope] has in OTLP.
+// RuntimeScope is the name of the zero [Scope] in OTLP.
 const RuntimeScope = "cairn"
 
-// Resource describes what made spans. An exporter puts the spans of one *Resource into one message.
+// Resource is the source of spans. An exporter puts the spans of one *Resource into one message.
 type Resource struct {
 	Attributes []Attribute
 }
@@ -27,7 +27,7 @@ type Group struct {
 	Spans    []Span
 }
 
-// Flags of OTLP spans and links beside those of the W3C trace context.
+// Flags of OTLP spans and links, besides those of the W3C trace context.
 const (
 	flagSampled     = 0x001
 	flagRemoteKnown = 0x100
@@ -45,7 +45,7 @@ func otlpFlags(sampled, remote bool) uint32 {
 	return flags
 }
 
-// otlpTime returns a time as OTLP has it, which knows none before 1970.
+// otlpTime returns a time for OTLP, which has no times before 1970.
 func otlpTime(ns int64) uint64 { return uint64(max(ns, 0)) }
 
 func (s *Scope) otlpName() string {
@@ -126,7 +126,7 @@ func comma(dst []byte, i int) []byte {
 	return dst
 }
 
-// AppendJSON appends the span as OTLP has it in JSON. It has neither resource nor scope.
+// AppendJSON appends the span in OTLP's JSON form, without resource and scope.
 func (s *Span) AppendJSON(dst []byte) []byte {
 	dst = append(dst, `{"traceId":"`...)
 	dst = hex.AppendEncode(dst, s.TraceID[:])
@@ -237,8 +237,8 @@ func appendFloatJSON(dst []byte, f float64) []byte {
 	return strconv.AppendFloat(dst, f, 'g', -1, 64)
 }
 
-// appendQuoted appends a text as JSON. It escapes what HTML and scripts would read as their own,
-// and replaces what is not UTF-8.
+// appendQuoted appends a text as JSON. It escapes characters with a meaning in HTML and scripts,
+// and replaces invalid UTF-8.
 func appendQuoted(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	for i := 0; i < len(s); {
@@ -272,8 +272,8 @@ func appendQuoted(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// Protobuf returns groups as messages of OTLP, for collectors. They do not accept open spans, so an
-// open span ends at now and has the attribute span.partial.
+// Protobuf returns groups as messages of OTLP, for collectors. Collectors do not accept open spans,
+// so an open span ends at now and has the attribute span.partial.
 func Protobuf(now int64, groups ...Group) []*tracepb.ResourceSpans {
 	list := make([]*tracepb.ResourceSpans, len(groups))
 	for i, g := range groups {
@@ -296,7 +296,7 @@ func Protobuf(now int64, groups ...Group) []*tracepb.ResourceSpans {
 	return list
 }
 
-// Ended returns groups in which open spans are ended as [Protobuf] ends them.
+// Ended returns groups whose open spans are ended as in [Protobuf].
 func Ended(now int64, groups []Group) []Group {
 	out := make([]Group, len(groups))
 	for i, g := range groups {
@@ -377,7 +377,7 @@ func (v Value) otlp() *commonpb.AnyValue {
 	return &commonpb.AnyValue{}
 }
 
-// Size returns about how many bytes a span has as OTLP in protobuf.
+// Size returns the approximate bytes of a span as OTLP in protobuf.
 func (s *Span) Size() int {
 	n := 80 + min(len(s.Name), MaxString) + min(len(s.Message), MaxString) + attributesSize(s.Attributes) +
 		min(len(s.Scope.Name), MaxString) + min(len(s.Scope.Version),

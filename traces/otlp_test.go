@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// groups are spans of two resources, with everything.
+// groups are spans of two resources, with all members set.
 func groups() []Group {
 	child := made(3, hour0+10, hour0+20)
 	child.Parent = full.SpanID
@@ -25,8 +25,8 @@ func groups() []Group {
 	return []Group{{r, []Span{child, full, ok, scoped}}, {nil, []Span{open}}, {r, nil}}
 }
 
-// TestOTLPDocument holds the document to what was reviewed against the rules of OTLP. runtime/bench
-// decodes it with the collector's own decoder.
+// TestOTLPDocument compares the document with one that was reviewed against the rules of OTLP.
+// runtime/bench decodes it with the collector's own decoder.
 func TestOTLPDocument(t *testing.T) {
 	var b bytes.Buffer
 	must(t, json.Indent(&b, AppendJSON(nil, groups()...), "", "  "))
@@ -80,7 +80,7 @@ func TestHostileTextIsNoMarkup(t *testing.T) {
 	errorIf(t, got[0].Spans[0].Name != strings.ToValidUTF8(s.Name, "\uFFFD"), "the name is %q", got[0].Spans[0].Name)
 }
 
-// TestSizeCountsTheScope: queues and tails are bounded by the sizes of their spans.
+// TestSizeCountsTheScope: the sizes of spans bound queues and tails.
 func TestSizeCountsTheScope(t *testing.T) {
 	plain := made(1, hour0, hour0+1)
 	s := plain

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// ParseTraceID parses a trace id in hexadecimal. It reports whether the id is valid.
+// ParseTraceID parses a trace id in hexadecimal. It returns false if the id is invalid.
 func ParseTraceID(s string) (id TraceID, ok bool) {
 	if len(s) != 2*len(id) {
 		return TraceID{}, false
@@ -77,7 +77,7 @@ type (
 	}
 )
 
-// jsonInt is an integer of 64 bits, which OTLP writes as a text.
+// jsonInt is an integer of 64 bits, which is a text in OTLP.
 type jsonInt int64
 
 // UnmarshalJSON reads a number, or a text with one.
@@ -107,8 +107,7 @@ func unquoted(b []byte) string {
 	return string(b)
 }
 
-// ParseJSON returns the groups of a document that [AppendJSON] wrote. It ignores members that it
-// does not know.
+// ParseJSON returns the groups of a document that [AppendJSON] wrote. It ignores unknown members.
 func ParseJSON(b []byte) ([]Group, error) {
 	var doc jsonDocument
 	if err := json.Unmarshal(b, &doc); err != nil {

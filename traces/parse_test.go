@@ -11,7 +11,7 @@ func TestDocumentsAreParsed(t *testing.T) {
 	want := groups()
 	want[0].Spans[2].Start = 3
 	want[1].Resource, want[1].Spans[0].Partial = &Resource{}, true
-	// A document has the spans of one scope together.
+	// A document groups spans by scope.
 	spans := want[0].Spans
 	spans[1], spans[2] = spans[2], spans[1]
 	got, err := ParseJSON(AppendJSON(nil, want...))
@@ -51,7 +51,7 @@ func TestTraceIDsAreParsed(t *testing.T) {
 	}
 }
 
-// FuzzParseJSON reads hostile documents. What it accepts, it writes and reads again.
+// FuzzParseJSON reads hostile documents. It writes accepted ones and reads them again.
 func FuzzParseJSON(f *testing.F) {
 	f.Add(AppendJSON(nil, groups()...))
 	f.Add(AppendJSON(nil, Group{Spans: workload(2, hour0, 1000)}))

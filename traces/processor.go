@@ -8,7 +8,7 @@ import (
 )
 
 // Processor is a span processor for the OpenTelemetry SDK. It gives spans to the buffer of the
-// actor from whose context they were started. A program registers one with a provider of its own; a
+// actor from whose context they were started. A program registers one with its own provider; a
 // [Provider] needs none.
 type Processor struct {
 	mu     sync.Mutex
@@ -50,7 +50,7 @@ func (p *Processor) OnEnd(s sdktrace.ReadOnlySpan) {
 // Shutdown implements the SDK's SpanProcessor.
 func (p *Processor) Shutdown(context.Context) error { return nil }
 
-// ForceFlush implements the SDK's SpanProcessor. The runtime flushes buffers.
+// ForceFlush implements the SDK's SpanProcessor. It does nothing: the runtime flushes buffers.
 func (p *Processor) ForceFlush(context.Context) error { return nil }
 
 func (p *Processor) forget(id identity) {

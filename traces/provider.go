@@ -9,42 +9,42 @@ import (
 	"go.opentelemetry.io/otel/trace/embedded"
 )
 
-// routeKey is the key under which a context has the [*Active] to whose actor spans belong.
+// routeKey is the context key of the [*Active] to whose actor spans belong.
 type routeKey struct{}
 
 // Provider makes the spans of users. Spans whose context comes from an [Active] go to the buffer of
 // its actor, if it is sampled; others are not recorded.
 //
-// It does without the SDK of OpenTelemetry, whose span costs more than it takes to store one. Both
-// make the same spans of the same calls.
+// It does not use the SDK of OpenTelemetry, whose span costs more than storing one. Both make the
+// same spans from the same calls.
 type Provider struct {
 	embedded.TracerProvider
 	now func() time.Time
-	key any // of the span in a context
+	key any // context key of the span
 }
 
-// NewProvider returns a provider. now is the time of spans and events. Readings that are monotonic,
-// such as those of time.Now, keep clock changes out of the duration of a span.
+// NewProvider returns a provider. now returns the time for spans and events. With monotonic
+// readings, such as those of time.Now, clock changes do not affect the duration of a span.
 func NewProvider(now func() time.Time) *Provider {
 	var find keyFinder
 	trace.SpanFromContext(&find)
 	return &Provider{now: now, key: find.key}
 }
 
-// keyFinder is a context that notes the key that it is asked for: the key of spans is not exported.
+// keyFinder is a context that records the key of a lookup: the key of spans is not exported.
 type keyFinder struct {
 	context.Context
 	key any
 }
 
-// Value notes the key.
+// Value records the key.
 func (f *keyFinder) Value(key any) any {
 	f.key = key
 	return nil
 }
 
 // IsKey reports whether the value of a context under key is the [*Active] of the context. A context
-// of the runtime answers such a key with one, which it can make on demand.
+// of the runtime returns one for such a key, and can make it on demand.
 func (p *Provider) IsKey(key any) bool { return key == p.key || key == any(routeKey{}) }
 
 func activeOf(ctx context.Context) *Active {
@@ -52,7 +52,7 @@ func activeOf(ctx context.Context) *Active {
 	return a
 }
 
-// unnamed is the name of a scope that has none, since the zero Scope is the runtime.
+// unnamed is the name of a scope without one, since the zero Scope is the runtime.
 const unnamed = "unnamed"
 
 // Tracer returns a tracer, whose name and options are the scope of its spans.
@@ -114,8 +114,8 @@ type userSpan struct {
 	began time.Time
 }
 
-// End gives the span to its actor. A panic that the caller of a deferred End has becomes an event,
-// and goes on.
+// End gives the span to its actor. If the caller of a deferred End panics, End adds the panic as an
+// event and panics again.
 func (u *userSpan) End(options ...trace.SpanEndOption) {
 	if !u.IsRecording() {
 		return
@@ -137,6 +137,6 @@ func (u *userSpan) End(options ...trace.SpanEndOption) {
 	}
 	u.mu.Unlock()
 	if ends {
-		u.buffer.end(&u.s) // which nothing changes any longer
+		u.buffer.end(&u.s) // it no longer changes
 	}
 }

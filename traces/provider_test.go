@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// turn is a context as a runtime has it: it makes the active span when it is asked for it.
+// turn is a context like the runtime's: it makes the active span on demand.
 type turn struct {
 	context.Context
 	p      *Provider
@@ -42,7 +42,7 @@ func newTurn(sampled bool) *turn {
 		b: NewBuffer(Options{Incarnation: 1}), s: s}
 }
 
-// stored returns the spans that a buffer has, by name.
+// stored returns the spans of a buffer, by name.
 func stored(t *testing.T, b *Buffer) map[string]Span {
 	t.Helper()
 	m := map[string]Span{}
@@ -167,7 +167,7 @@ func TestErrorsOfTheRuntimeStay(t *testing.T) {
 	}
 }
 
-// TestSpansOfUsersCauseAFlush: a buffer calls Added for each span that users begin or end.
+// TestSpansOfUsersCauseAFlush: a buffer calls Added for each span that a user begins or ends.
 func TestSpansOfUsersCauseAFlush(t *testing.T) {
 	own := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithSpanProcessor(NewProcessor()))
 	c := newTurn(true)
@@ -192,8 +192,8 @@ func TestSpansOfUsersCauseAFlush(t *testing.T) {
 	}
 }
 
-// TestDroppedSpansCauseNoFlush: a buffer that is closed or full counts what it drops, and calls
-// Added for nothing.
+// TestDroppedSpansCauseNoFlush: a closed or full buffer counts dropped spans, and does not call
+// Added for them.
 func TestDroppedSpansCauseNoFlush(t *testing.T) {
 	calls := 0
 	b := NewBuffer(Options{Incarnation: 1, Added: func(bool) { calls++ }})
@@ -236,7 +236,7 @@ func TestAProgramCanUseItsOwnProvider(t *testing.T) {
 		spans = append(spans, s)
 	}
 	errorIf(t, len(p.routes) != MaxOpen, "%d spans are known", len(p.routes))
-	spans[MaxOpen].End() // it had no room
+	spans[MaxOpen].End() // it was not registered, for lack of room
 	spans[0].End()
 	c.b.Close()
 	spans[1].End()

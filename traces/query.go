@@ -21,28 +21,28 @@ const (
 	cursorBytes  = 1 + 8 + 8 + 8 + 16
 )
 
-// Query selects spans. The zero Query is all spans of an actor that is not awake.
+// Query selects spans. The zero Query selects all spans of an actor that is asleep.
 type Query struct {
 	Start   int64   // spans that overlap the time from Start, in Unix ns,
 	End     int64   // until before End; 0 has no bound
 	TraceID TraceID // only this trace, unless zero
 	Name    string  // only spans with exactly this name, unless ""
-	Of      string  // names the actor, so that a cursor of another one is refused
+	Of      string  // names the actor, so a cursor of another actor is refused
 	Errors  bool    // only spans with status Error
 
 	Limit    int    // spans; 0 is DefaultLimit
 	MaxBytes int    // of the spans and their parents as OTLP; 0 is DefaultMaxReply. A first span is returned even if it is larger
 	Cursor   string // of the page before, with an otherwise equal selection
 
-	// Live is what the buffer of the actor has, if it is awake. Take it before the snapshot that
-	// Read reads.
+	// Live is the content of the actor's buffer, if it is awake. Get it before opening the snapshot
+	// that Read reads.
 	Live Pending
 }
 
 // Result is a page of spans.
 type Result struct {
 	Spans   []Span   // in the order of start and span id. An open span has End 0
-	Parents []Span   // the parents of Spans, up to the roots, that are not in Spans themselves, as far as they are stored and there is room
+	Parents []Span   // parents of Spans, up to the roots, that are not in Spans, if they are stored and fit
 	Cursor  string   // of the next page; "" if there is none
 	Dropped uint64   // spans that the actor dropped around that time because it had too many
 	Damaged []string // the keys of chunks and totals that do not decode, printed
@@ -68,7 +68,7 @@ func (p position) compare(q position) int {
 		bytes.Compare(p.trace[:], q.trace[:]))
 }
 
-// selection is the digest of what a cursor belongs to.
+// selection returns the digest of a cursor's selection.
 func (q *Query) selection() uint64 {
 	h := fnv.New64a()
 	var b []byte

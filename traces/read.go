@@ -17,7 +17,7 @@ const (
 	stoppedStatus = "actor stopped"
 )
 
-// source is a chunk that may have spans of the selection.
+// source is a chunk that may have selected spans.
 type source struct {
 	key []byte // of a stored chunk
 	header
@@ -30,14 +30,14 @@ type part struct {
 	source int
 }
 
-// partial is what is known of a span without its complete record.
+// partial is an incomplete span.
 type partial struct {
 	parts []part // in the order of their flushes
 	live  *Span
 	ended bool // the complete record was found
 }
 
-// candidate is a span that the selection has.
+// candidate is a selected span.
 type candidate struct {
 	position
 	part
@@ -70,10 +70,10 @@ type reading struct {
 // chunks of those hours that overlap the time, and decodes the spans that it returns.
 //
 // The records of a span are merged: a complete one replaces partial ones, and a later partial one
-// an earlier one. A span of an incarnation that is no longer alive ends at the last flush that
-// stored something, with status Error and the message "actor stopped".
+// an earlier one. An open span of another incarnation ends at that one's last flush that stored
+// something, with status Error and the message "actor stopped".
 //
-// A chunk that does not decode is skipped, and its key is in Damaged. The fault of a query is a
+// Read skips a chunk that does not decode, and adds its key to Damaged. The fault of a query is a
 // [*QueryError].
 func Read(ctx context.Context, r Reader, q Query) (Result, error) {
 	x := reading{ctx: ctx, r: r, q: q, ends: map[uint64]int64{}, partials: map[identity]*partial{},
@@ -255,7 +255,7 @@ func (x *reading) collect() error {
 	}
 	for _, i := range order {
 		if x.sources[i].first > bound.start {
-			break // and so do all that follow
+			break // all later ones are after it, too
 		}
 		if err := x.each(i, func(c *chunk, r *record) bool {
 			if r.flags&isPartial != 0 {
@@ -307,7 +307,7 @@ func (x *reading) collect() error {
 	return x.fill(list)
 }
 
-// selects reports whether the query has a span, except for its name.
+// selects reports whether the query selects a span, except for its name.
 func (x *reading) selects(at position, end int64, status Status) bool {
 	q := &x.q
 	return at.start < q.End && (end > q.Start || at.start >= q.Start) &&
@@ -315,7 +315,7 @@ func (x *reading) selects(at position, end int64, status Status) bool {
 		(!q.Errors || status == Error) && at.compare(x.after) > 0
 }
 
-// fill decodes the candidates until the page is full. It leaves a quarter of the bytes to their
+// fill decodes the candidates until the page is full. It reserves a quarter of the bytes for their
 // parents.
 func (x *reading) fill(list []candidate) error {
 	room := x.q.MaxBytes - x.q.MaxBytes/4
@@ -352,7 +352,7 @@ func (x *reading) decode(p *partial, at part) (Span, bool, error) {
 	return s, s.SpanID != SpanID{}, err
 }
 
-// span decodes a record. It is the zero Span if the chunk is damaged.
+// span decodes a record. It returns the zero Span if the chunk is damaged.
 func (x *reading) span(at part) (Span, int, error) {
 	c, err := x.open(at.source)
 	if c == nil {
@@ -366,7 +366,7 @@ func (x *reading) span(at part) (Span, int, error) {
 	return s, from, nil
 }
 
-// merge returns a span that has no complete record. It is the zero Span if all its chunks are
+// merge returns a span without a complete record. It returns the zero Span if all its chunks are
 // damaged.
 func (x *reading) merge(p *partial) (Span, error) {
 	if p.live != nil {

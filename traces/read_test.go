@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// filled returns rows with the spans, flushed after each span that asks for it by its end.
+// filled returns rows with the spans, flushed after each span.
 func filled(t testing.TB, spans ...Span) *rows {
 	t.Helper()
 	r, b := newRows(), NewBuffer(Options{Incarnation: 1})
@@ -180,8 +180,8 @@ func TestParentsComeAlong(t *testing.T) {
 	errorIf(t, got.Parents[0].End != 0, "the root is %+v", got.Parents[0])
 }
 
-// TestParentsShareTheBytesOfTheirPage: a page is bounded in bytes with the parents, and has some of
-// them although it is full.
+// TestParentsShareTheBytesOfTheirPage: a page is bounded in bytes with its parents, and has some of
+// them even if it is full.
 func TestParentsShareTheBytesOfTheirPage(t *testing.T) {
 	var spans []Span
 	for i := range 20 {
@@ -230,7 +230,7 @@ func TestReadEqualsAModel(t *testing.T) {
 		var open map[int]*Span
 		var lastFlush int64
 		restart := func(incarnation uint64) {
-			for _, l := range open { // as the reader must report them
+			for _, l := range open { // as the reader must return them
 				s := *l
 				s.Partial, s.End, s.Status, s.Message = true, lastFlush, Error, stoppedStatus
 				model[s.identity()] = s
@@ -240,7 +240,7 @@ func TestReadEqualsAModel(t *testing.T) {
 		restart(1)
 		store := func() {
 			before := len(r.m)
-			if flush(t, b, r, now); len(r.m) > before { // a flush that has nothing to store leaves no mark
+			if flush(t, b, r, now); len(r.m) > before { // a flush without anything to store leaves no trace
 				lastFlush = now
 			}
 		}
@@ -286,7 +286,7 @@ func TestReadEqualsAModel(t *testing.T) {
 				if random.IntN(6) > 0 {
 					continue
 				}
-				// A crash after a flush, so that nothing is lost.
+				// A crash after a flush, so nothing is lost.
 				store()
 				restart(uint64(step + 2))
 			}
@@ -298,7 +298,7 @@ func TestReadEqualsAModel(t *testing.T) {
 		for range 30 {
 			q := Query{Limit: 1 + random.IntN(40), Live: live}
 			if random.IntN(3) > 0 {
-				// Often a span begins or ends then, or one nanosecond apart.
+				// Often a span begins or ends at that time, or one nanosecond apart.
 				q.Start = times[random.IntN(len(times))] + random.Int64N(3) - 1
 				q.End = max(q.Start, times[random.IntN(len(times))]+random.Int64N(3)-1)
 			}

@@ -104,14 +104,14 @@ func number(n int) SpanID {
 	return SpanID{4: byte(n >> 24), 5: byte(n >> 16), 6: byte(n >> 8), 7: byte(n)}
 }
 
-// flush stores what a buffer has.
+// flush stores the spans of a buffer.
 func flush(t testing.TB, b *Buffer, r *rows, now int64) {
 	t.Helper()
 	must(t, b.Flush(r, r, now))
 	b.Committed(nil)
 }
 
-// flushFull flushes a buffer that has a full chunk.
+// flushFull flushes a buffer with a full chunk.
 func flushFull(t testing.TB, b *Buffer, r *rows, now int64) {
 	t.Helper()
 	if len(b.full) > 0 {

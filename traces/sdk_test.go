@@ -19,8 +19,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// sdkProvider returns a provider of the SDK with the limits of a span, whose spans a [Processor]
-// gives to their actor.
+// sdkProvider returns a provider of the SDK with the limits of a span. A [Processor] gives its
+// spans to their actor.
 func sdkProvider() trace.TracerProvider {
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = MaxString
@@ -43,7 +43,7 @@ func (sdkSampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingR
 
 func (sdkSampler) Description() string { return "actor" }
 
-// tester is what a case uses: a context of a turn and a tracer. It notes what the API answers.
+// tester has the context of a turn and a tracer for a case. It records the results of the API.
 type tester struct {
 	ctx    context.Context
 	p      trace.TracerProvider
@@ -55,8 +55,8 @@ func (t *tester) say(format string, args ...any) {
 	t.said = append(t.said, fmt.Sprintf(format, args...))
 }
 
-// saySpan notes what a span says of itself. Ids are random, so only their relation to the turn is
-// noted.
+// saySpan records the properties of a span. Ids are random, so it records only their relation to
+// the turn.
 func (t *tester) saySpan(s trace.Span) {
 	c := s.SpanContext()
 	t.say("recording %v valid %v remote %v flags %v state %q own trace %v", s.IsRecording(), c.IsValid(), c.IsRemote(), c.TraceFlags(),
@@ -72,12 +72,12 @@ func remote(flags trace.TraceFlags) trace.SpanContext {
 		TraceFlags: flags, TraceState: state, Remote: true})
 }
 
-// valueError is an error that is no pointer.
+// valueError is an error that is not a pointer.
 type valueError struct{ text string }
 
 func (e valueError) Error() string { return e.text }
 
-// everything changes all that a span has.
+// everything changes all members of a span.
 func everything(s trace.Span, n int) {
 	s.SetName(fmt.Sprint("name ", n))
 	s.SetAttributes(attribute.Int(fmt.Sprint("a", n), n), attribute.Int("same", n))
@@ -285,8 +285,8 @@ var sdkCases = map[string]func(t *tester){
 	},
 }
 
-// TestSpansAreThoseOfTheSDK uses the API of OpenTelemetry on a Provider and on the SDK, which then
-// have the same spans.
+// TestSpansAreThoseOfTheSDK uses the API of OpenTelemetry on a Provider and on the SDK, and expects
+// the same spans.
 func TestSpansAreThoseOfTheSDK(t *testing.T) {
 	for name, f := range sdkCases {
 		for _, sampled := range []bool{true, false} {
@@ -322,8 +322,8 @@ func TestSpansAreThoseOfTheSDK(t *testing.T) {
 	}
 }
 
-// withoutIDs replaces what is random in spans: the id of a parent becomes an attribute with its
-// name. Texts of stacks differ.
+// withoutIDs replaces random parts of spans: a parent's id becomes an attribute with its name.
+// Texts of stacks differ.
 func withoutIDs(spans []Span) []Span {
 	names := map[SpanID]string{}
 	for _, s := range spans {
@@ -350,7 +350,7 @@ func withoutIDs(spans []Span) []Span {
 	return spans
 }
 
-// TestAUserSpanIsSafeForConcurrentUse calls all methods of a span while its actor is read.
+// TestAUserSpanIsSafeForConcurrentUse calls all methods of a span during reads of its actor.
 func TestAUserSpanIsSafeForConcurrentUse(t *testing.T) {
 	c := newTurn(true)
 	ctx, s := c.p.Tracer("shop").Start(c, "s")

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of one span. What exceeds them is cut or dropped; dropped parts are counted in the span.
+// Limits of one span. Longer values and lists are cut or dropped; the span counts dropped parts.
 const (
 	MaxString     = 4 << 10 // bytes of a name, a key or a value
 	MaxAttributes = 128     // attributes of a span, an event or a link
@@ -84,14 +84,14 @@ func (s *Scope) isZero() bool {
 	return s.Name == "" && s.Version == "" && s.SchemaURL == "" && len(s.Attributes) == 0
 }
 
-// Span is one timed operation. The zero values of its members mean that there is nothing to say.
+// Span is one timed operation. Zero members are unset.
 type Span struct {
 	TraceID      TraceID
 	SpanID       SpanID
 	Parent       SpanID // zero for the root of a trace
 	RemoteParent bool   // the parent is a span of another actor or process
 	Sampled      bool   // the flag of the W3C trace context
-	Partial      bool   // the record of a span that had not ended when it was made
+	Partial      bool   // the record of a span that was open at that time
 	Kind         Kind
 	Status       Status
 	Message      string // of the status
@@ -126,7 +126,7 @@ type Link struct {
 	DroppedAttributes uint32
 }
 
-// identity tells spans apart.
+// identity identifies a span.
 type identity struct {
 	trace TraceID
 	span  SpanID
@@ -137,7 +137,7 @@ func (s *Span) identity() identity { return identity{s.TraceID, s.SpanID} }
 // Snapshot implements [Live], for an open span that does not change before its end.
 func (s *Span) Snapshot() Span { return s.Clone() }
 
-// Clone returns a copy of a span that shares no slice with it and keeps the limits.
+// Clone returns a copy of a span within the limits that shares no slice with it.
 func (s *Span) Clone() Span {
 	c := *s
 	c.Name, c.Message = clean(s.Name), clean(s.Message)

@@ -16,8 +16,8 @@ const (
 	totalsBytes  = 1 + 5*8
 )
 
-// totals is the row of an hour: format, bytes of its keys and values with this row, chunks, number
-// of the next chunk, lowest start and highest end of its spans, where each flush counts as an end.
+// totals is the row of an hour: format, bytes of its keys and values including this row, chunks,
+// number of the next chunk, lowest start and highest end of its spans. Each flush counts as an end.
 // The row has a fixed size, so it can count itself.
 type totals struct {
 	bucket      int64
@@ -63,13 +63,13 @@ func (t *totals) add(key, value int, number uint64, h *header) {
 	t.first, t.last = min(t.first, h.first), max(t.last, h.last, h.written)
 }
 
-// Stored is the size of what an actor has stored.
+// Stored is the size of the stored spans of an actor.
 type Stored struct {
 	Bytes  int64 // of keys and values
 	Chunks int64
 }
 
-// Size returns the size of the stored spans of an actor. It reads the totals only.
+// Size returns the size of the stored spans of an actor. It reads only the totals.
 func Size(r Reader) (Stored, error) {
 	var s Stored
 	err := eachTotals(r, func(t totals, ok bool) {
@@ -95,14 +95,14 @@ type hour struct {
 	changed bool // the row is not written
 }
 
-// store is what a buffer knows of the stored chunks.
+// store is a buffer's record of the stored chunks.
 type store struct {
 	loaded bool
 	hours  []hour // in their order
 	bytes  atomic.Int64
 }
 
-// load reads the totals of all hours, unless they are known.
+// load reads the totals of all hours, unless they are loaded.
 func (s *store) load(r Reader) error {
 	if s.loaded {
 		return nil
@@ -129,15 +129,14 @@ func (s *store) load(r Reader) error {
 	return nil
 }
 
-// count adds the chunks that follow the last one that the totals know. There are none, except after
-// a fault.
+// count adds the chunks after the last one in the totals. There are such chunks only after a fault.
 func (t *hour) count(r Reader) error {
 	end := keyspace.TupleEnd(keyspace.TraceChunk.Prefix(nil, t.bucket))
 	err := r.Scan(keyspace.TraceChunk.Append(nil, t.bucket, t.next), end, func(key, value []byte) bool {
 		if _, n, err := keyspace.TraceChunk.Parse(key); err == nil {
 			h, err := parseHeader(value)
 			if err != nil {
-				h = header{first: math.MinInt64, last: math.MaxInt64} // readers must look at it
+				h = header{first: math.MinInt64, last: math.MaxInt64} // readers must read it
 			}
 			t.add(len(key), len(value), n, &h)
 			t.changed = true
@@ -159,7 +158,7 @@ func (s *store) sum() {
 	s.bytes.Store(n)
 }
 
-// at returns the totals of an hour, which it adds if there are none.
+// at returns the totals of an hour, and adds new ones if there are none.
 func (s *store) at(bucket int64) *hour {
 	i, found := slices.BinarySearchFunc(s.hours, bucket, func(h hour, b int64) int { return cmp.Compare(h.bucket, b) })
 	if !found {
@@ -186,8 +185,8 @@ func (s *store) put(r Reader, w Writer, c *sealed) error {
 	return nil
 }
 
-// retain removes the hours that ended before oldest, and the oldest ones as long as there are more
-// than maxBytes. The last hour stays: of that it removes the oldest chunks.
+// retain removes the hours that ended before oldest, and the oldest ones while there are more than
+// maxBytes. The last hour stays, but retain removes its oldest chunks.
 func (s *store) retain(r Reader, w Writer, oldest, maxBytes int64) error {
 	s.hours = slices.DeleteFunc(s.hours, func(h hour) bool { return h.chunks == 0 && h.checked })
 	s.sum()
@@ -215,8 +214,7 @@ func (s *store) retain(r Reader, w Writer, oldest, maxBytes int64) error {
 	return s.trim(r, w, &s.hours[0], total-maxBytes/4*3)
 }
 
-// trim removes the oldest chunks of an hour that have a number of bytes together. Its last chunk
-// stays.
+// trim removes the oldest chunks of an hour until excess bytes are freed. Its last chunk stays.
 func (s *store) trim(r Reader, w Writer, h *hour, excess int64) error {
 	start := keyspace.TraceChunk.Prefix(nil, h.bucket)
 	var freed, chunks int64
@@ -241,7 +239,7 @@ func (s *store) trim(r Reader, w Writer, h *hour, excess int64) error {
 	return nil
 }
 
-// writeTotals writes the changed rows. What fails the next flush writes.
+// writeTotals writes the changed rows. The next flush writes rows that fail.
 func (s *store) writeTotals(w Writer) error {
 	for i := range s.hours {
 		h := &s.hours[i]

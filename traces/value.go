@@ -25,8 +25,8 @@ const (
 	TypeList
 )
 
-// Value is the value of an attribute. The zero Value is none. Values of one number or text cost no
-// allocation.
+// Value is the value of an attribute. The zero Value is none. Values of one number or text do not
+// allocate.
 type Value struct {
 	kind Type
 	bits uint64
@@ -61,8 +61,8 @@ func Bytes(key string, v []byte) Attribute {
 	return Attribute{key, Value{kind: TypeBytes, text: string(v[:min(len(v), MaxString)])}}
 }
 
-// List returns an attribute whose value is a list. Lists in lists are left out, and so are the
-// elements that exceed [MaxString] bytes together.
+// List returns an attribute whose value is a list. It omits lists in lists, and the elements beyond
+// [MaxString] bytes in total.
 func List(key string, values ...Value) Attribute {
 	var b []byte
 	for _, v := range values {
@@ -125,7 +125,7 @@ func (v Value) Elements(yield func(Value) bool) {
 	}
 }
 
-// appendPacked appends a value that is not a list: its type, and what is needed for it.
+// appendPacked appends a value that is not a list: its type and its content.
 func (v Value) appendPacked(dst []byte) []byte {
 	dst = append(dst, byte(v.kind))
 	switch v.kind {
@@ -141,7 +141,7 @@ func (v Value) appendPacked(dst []byte) []byte {
 	return dst
 }
 
-// unpack returns the first value of packed ones and its length, or 0 if there is none.
+// unpack returns the first of the packed values and its length, or 0 if there is none.
 func unpack(s string) (Value, int) {
 	d := decoder{b: s}
 	v := d.packed()

@@ -1,9 +1,9 @@
-// Package testutil has what tests of all packages say in one line.
+// Package testutil has one-line checks for the tests of all packages.
 package testutil
 
 import "testing"
 
-// Must ends the test if err is not nil. where says of what.
+// Must ends the test if err is not nil. where describes the place.
 func Must(t testing.TB, err error, where ...any) {
 	if err != nil {
 		t.Helper()
@@ -11,7 +11,7 @@ func Must(t testing.TB, err error, where ...any) {
 	}
 }
 
-// Check is Must for goroutines of a test, which goes on.
+// Check is Must for goroutines of a test; the test continues.
 func Check(t testing.TB, err error, where ...any) {
 	if err != nil {
 		t.Helper()
@@ -27,7 +27,7 @@ func FatalIf(t testing.TB, wrong bool, format string, args ...any) {
 	}
 }
 
-// ErrorIf is FatalIf for a test that goes on.
+// ErrorIf is FatalIf, but the test continues.
 func ErrorIf(t testing.TB, wrong bool, format string, args ...any) {
 	if wrong {
 		t.Helper()

@@ -7,14 +7,13 @@ import (
 	"math/big"
 )
 
-// Compare orders two tuples as their packed forms order bytewise: element by
-// element, a tuple before its extensions. Elements of different types order nil
-// < bytes < string < tuple < integer < float32 < float64 < bool < UUID <
-// versionstamp; integers by value whatever their Go type; floats by value, with
-// negative zero below zero and NaNs by sign and payload outside the infinities.
+// Compare orders two tuples as their packed forms order bytewise: element by element, a tuple
+// before its extensions. Elements of different types order nil < bytes < string < tuple < integer <
+// float32 < float64 < bool < UUID < versionstamp; integers by value, of any Go type; floats by
+// value, with negative zero below zero and NaNs by sign and payload outside the infinities.
 //
-// A value that has no encoding sorts after every value that has one, and equal
-// to every other such value, so that Compare stays a total order.
+// A value without an encoding sorts after every value with one, and equal to every other such
+// value, so Compare stays a total order.
 func Compare(a, b Tuple) int {
 	for i := range min(len(a), len(b)) {
 		if c := compareElements(a[i], b[i]); c != 0 {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Type is the type of an element as [Decoder.Peek] reports it.
+// Type is the type of an element, returned by [Decoder.Peek].
 type Type uint8
 
 const (
@@ -35,20 +35,19 @@ func (t Type) String() string {
 	return "type " + strconv.Itoa(int(t))
 }
 
-// Decoder reads the elements of a packed tuple one after another. It is a plain
-// value: make it with [NewDecoder], copy it to look ahead.
+// Decoder reads the elements of a packed tuple one after another. It is a plain value: make it with
+// [NewDecoder], copy it to look ahead.
 //
-// Each typed method reads the next element and moves past it. If the next
-// element has another type, is malformed, or is missing, the method returns a
-// [*SyntaxError] and the decoder stays where it was. No method panics whatever
-// the bytes, and none keeps or changes the input.
+// Each typed method reads the next element and moves past it. If the next element has another type,
+// is malformed, or is missing, the method returns a [*SyntaxError] and the decoder stays where it
+// was. No method panics on any bytes, and none keeps or changes the input.
 type Decoder struct {
 	b     []byte
 	off   int
 	depth int
 }
 
-// NewDecoder returns a decoder of b, standing before the first element.
+// NewDecoder returns a decoder of b, before the first element.
 func NewDecoder(b []byte) Decoder { return Decoder{b: b} }
 
 // Unpack decodes a whole tuple. Empty input is the empty tuple. The elements
@@ -72,8 +71,8 @@ func (d *Decoder) Offset() int { return d.off }
 // Rest returns the bytes that have not been read; they alias the input.
 func (d *Decoder) Rest() []byte { return d.b[d.off:] }
 
-// More reports whether the current tuple (the outermost, or the nested one last
-// entered) has another element. It says nothing about whether that is sound.
+// More reports whether the current tuple (the outermost, or the nested one last entered) has
+// another element. The element may be malformed.
 func (d *Decoder) More() bool { return d.Peek() != TypeEnd }
 
 // Peek returns the type of the next element without reading it.
@@ -142,8 +141,7 @@ func (d *Decoder) take(at, n int, t Type) ([]byte, error) {
 	return d.b[at : at+n], nil
 }
 
-// End returns an error if the input has not been read to its end, or stands
-// inside a nested tuple.
+// End returns an error if input is left, or the decoder is inside a nested tuple.
 func (d *Decoder) End() error {
 	if d.off < len(d.b) {
 		return &SyntaxError{d.off, "bytes after the last element"}
@@ -166,8 +164,8 @@ func (d *Decoder) Nil() error {
 	return nil
 }
 
-// Nested enters a nested tuple: the following calls read its elements until
-// [Decoder.More] is false, then [Decoder.EndNested] leaves it.
+// Nested enters a nested tuple. The following calls read its elements until [Decoder.More] is
+// false; then [Decoder.EndNested] leaves it.
 func (d *Decoder) Nested() error {
 	if err := d.want(TypeTuple); err != nil {
 		return err
@@ -180,8 +178,7 @@ func (d *Decoder) Nested() error {
 	return nil
 }
 
-// EndNested leaves the nested tuple last entered. It is an error if elements of
-// it have not been read.
+// EndNested leaves the nested tuple last entered. It returns an error if elements of it are unread.
 func (d *Decoder) EndNested() error {
 	if d.depth == 0 {
 		return &SyntaxError{d.off, "not inside a nested tuple"}

@@ -112,7 +112,7 @@ func TestDecodedBytesCannotOverwriteTheInput(t *testing.T) {
 	fatalIf(t, err != nil || err2 != nil || !bytes.Equal(packed, before), "input became %x (%v, %v)", packed, err, err2)
 }
 
-// errOf makes a function of a method that returns only its error.
+// errOf returns a function that calls a method and returns only its error.
 func errOf[T any](read func() (T, error)) func() error {
 	return func() error { _, err := read(); return err }
 }

@@ -44,8 +44,8 @@ func Append(dst []byte, t Tuple) ([]byte, error) {
 	return dst, nil
 }
 
-// appendElement appends e, which stands depth tuples deep. On error it returns
-// the element at fault, and dst with an unspecified tail.
+// appendElement appends e, which is depth tuples deep. On error it returns the bad element, and dst
+// with an unspecified tail.
 func appendElement(dst []byte, e any, depth int) (_ []byte, bad any, err error) {
 	switch e := e.(type) {
 	case nil:
@@ -121,8 +121,8 @@ func AppendNil(dst []byte) []byte { return append(dst, codeNil) }
 // AppendNestedNil appends a nil between [BeginNested] and [EndNested].
 func AppendNestedNil(dst []byte) []byte { return append(dst, codeNil, escape) }
 
-// BeginNested begins a nested tuple; what is appended until [EndNested] are its
-// elements. The caller keeps the two balanced, at most [MaxDepth] deep.
+// BeginNested begins a nested tuple; the elements until [EndNested] belong to it. The caller keeps
+// the two balanced, at most [MaxDepth] deep.
 func BeginNested(dst []byte) []byte { return append(dst, codeNested) }
 
 // EndNested ends the nested tuple that the last open [BeginNested] began.
@@ -135,10 +135,9 @@ func AppendBytes(dst, b []byte) []byte {
 	return append(dst, codeNil)
 }
 
-// AppendEscaped appends b with each 00 written as 00 FF: the content of a byte
-// string without code and terminator. Escaping keeps the order of byte
-// strings, and the escaped form of a prefix of b is a prefix of the escaped
-// form of b; both is what range scans need.
+// AppendEscaped appends b with each 00 written as 00 FF: the content of a byte string without code
+// and terminator. Escaping keeps the order of byte strings, and the escaped form of a prefix of b
+// is a prefix of the escaped form of b; range scans need both.
 func AppendEscaped(dst, b []byte) []byte {
 	for {
 		i := bytes.IndexByte(b, 0)
@@ -171,7 +170,7 @@ func AppendInt(dst []byte, v int64) []byte {
 	if v >= 0 {
 		return AppendUint(dst, uint64(v))
 	}
-	magnitude := -uint64(v) // right for math.MinInt64 too
+	magnitude := -uint64(v) // also right for math.MinInt64
 	n := byteLen(magnitude)
 	dst = append(dst, byte(codeIntZero-n))
 	return appendLow(dst, ^magnitude, n)
@@ -195,10 +194,9 @@ func appendLow(dst []byte, v uint64, n int) []byte {
 	return dst
 }
 
-// AppendBigInt appends an integer of any size up to [MaxBigIntBytes]; one that
-// is larger is refused with [ErrRange] and dst is returned as it was. An
-// integer that fits eight bytes gets the same bytes as from [AppendInt] and
-// [AppendUint].
+// AppendBigInt appends an integer of up to [MaxBigIntBytes] bytes; for a larger one it returns
+// [ErrRange] and dst unchanged. An integer that fits eight bytes gets the same bytes as from
+// [AppendInt] and [AppendUint].
 func AppendBigInt(dst []byte, v *big.Int) ([]byte, error) {
 	n := (v.BitLen() + 7) / 8
 	if n > MaxBigIntBytes {
@@ -232,8 +230,8 @@ func invert(b []byte) {
 	}
 }
 
-// AppendFloat32 appends a float32. It is a type of its own in the order: every
-// float32 sorts before every float64.
+// AppendFloat32 appends a float32. In the order it is a separate type: every float32 sorts before
+// every float64.
 func AppendFloat32(dst []byte, v float32) []byte {
 	dst = append(dst, codeFloat32)
 	return binary.BigEndian.AppendUint32(dst, orderFloat32(math.Float32bits(v)))
@@ -245,8 +243,8 @@ func AppendFloat64(dst []byte, v float64) []byte {
 	return binary.BigEndian.AppendUint64(dst, orderFloat64(math.Float64bits(v)))
 }
 
-// orderFloat32 maps the bits of floats to integers in the same order: all bits
-// of a negative number are flipped, of the others only the sign bit.
+// orderFloat32 maps the bits of floats to integers in the same order: it flips all bits of a
+// negative number, and only the sign bit of others.
 func orderFloat32(b uint32) uint32 {
 	if b>>31 != 0 {
 		return ^b
@@ -275,8 +273,8 @@ func AppendUUID(dst []byte, u UUID) []byte {
 	return append(dst, u[:]...)
 }
 
-// AppendVersionstamp appends a complete versionstamp; an incomplete one is
-// refused with [ErrIncomplete] and dst is returned as it was.
+// AppendVersionstamp appends a complete versionstamp; for an incomplete one it returns
+// [ErrIncomplete] and dst unchanged.
 func AppendVersionstamp(dst []byte, v Versionstamp) ([]byte, error) {
 	if !v.Complete() {
 		return dst, ErrIncomplete

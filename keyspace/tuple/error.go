@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Why an element cannot be packed. They are wrapped in an [*ElementError].
+// Reasons why an element cannot be packed. They are wrapped in an [*ElementError].
 var (
 	// ErrType is an element of a Go type that has no encoding, or a nil *big.Int.
 	ErrType = errors.New("type has no tuple encoding")

@@ -9,8 +9,7 @@ import (
 	official "github.com/apple/foundationdb/bindings/go/src/fdb/tuple"
 )
 
-// toOfficial converts a tuple to the types of the official package, which knows
-// fewer Go integers.
+// toOfficial converts a tuple to the types of the official package, which has fewer Go integers.
 func toOfficial(t Tuple) official.Tuple {
 	out := make(official.Tuple, len(t))
 	for i, e := range t {
@@ -71,8 +70,8 @@ func compareWithOfficial(t *testing.T, tuple Tuple) {
 	fatalIf(t, Compare(got, converted) != 0, "%x: ours %v, theirs %v", ours, got, converted)
 }
 
-// The official decoder panics on some malformed input and accepts forms that
-// are not canonical; what both accept must mean the same.
+// The official decoder panics on some malformed input and accepts forms that are not canonical;
+// bytes that both accept must mean the same.
 func FuzzAgreesWithOfficialUnpack(f *testing.F) {
 	for _, v := range vectors {
 		f.Add(unhex(f, v.hex))

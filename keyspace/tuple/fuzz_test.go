@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Whatever Unpack accepts is canonical, and what it refuses it refuses with an
-// offset inside the input.
+// Bytes that Unpack accepts are canonical; for others its error has an offset inside the input.
 func FuzzUnpack(f *testing.F) {
 	for _, v := range vectors {
 		f.Add(unhex(f, v.hex))

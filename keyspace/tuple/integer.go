@@ -6,8 +6,8 @@ import (
 	"math/big"
 )
 
-// integer is what the bytes of an integer say: a sign and a magnitude, which is
-// small if it fits eight bytes and big otherwise.
+// integer is a decoded integer: a sign and a magnitude, which is small if it fits eight bytes and
+// big otherwise.
 type integer struct {
 	negative bool
 	small    uint64
@@ -61,9 +61,8 @@ func (d *Decoder) integer() (integer, error) {
 	return v, nil
 }
 
-// short reads an integer of zero to eight bytes that is not negative: what
-// nearly all integers in keys are. If the next element is anything else,
-// malformed ones included, it reports false and does not move.
+// short reads a non-negative integer of zero to eight bytes, as nearly all integers in keys are.
+// For any other element, even a malformed one, it returns false and does not move.
 func (d *Decoder) short() (v uint64, ok bool) {
 	b := d.b[d.off:]
 	if len(b) == 0 || b[0] < codeIntZero || b[0] >= codePosBig {
@@ -80,7 +79,7 @@ func (d *Decoder) short() (v uint64, ok bool) {
 	return v, true
 }
 
-// Int reads an integer; one outside the range of int64 is an error.
+// Int reads an integer; it returns an error for one outside the range of int64.
 func (d *Decoder) Int() (int64, error) {
 	start := d.off
 	if v, ok := d.short(); ok && v <= math.MaxInt64 {
@@ -104,7 +103,7 @@ func (d *Decoder) Int() (int64, error) {
 	return n, nil
 }
 
-// Uint reads an integer; one outside the range of uint64 is an error.
+// Uint reads an integer; it returns an error for one outside the range of uint64.
 func (d *Decoder) Uint() (uint64, error) {
 	if v, ok := d.short(); ok {
 		return v, nil

@@ -6,9 +6,8 @@ import (
 	"math/big"
 )
 
-// source makes tuples out of bytes, so that one generator serves fuzzers (which
-// mutate the bytes) and random tests (which draw them). It makes only elements
-// that have an encoding, with a taste for edges.
+// source makes tuples from bytes, so one generator serves fuzzers (which mutate the bytes) and
+// random tests (which draw them). It makes only elements with an encoding, and prefers edge cases.
 type source struct{ b []byte }
 
 func (s *source) byte() byte {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// MaxDepth is how deep tuples may nest: a tuple inside a tuple has depth 1.
-// The bound keeps hostile input from exhausting the stack.
+// MaxDepth is how deep tuples may nest: a tuple inside a tuple has depth 1. The bound stops hostile
+// input from exhausting the stack.
 const MaxDepth = 64
 
 // MaxBigIntBytes is the largest magnitude of an integer, in bytes.
@@ -51,9 +51,9 @@ func (u UUID) append(dst []byte) []byte {
 	return dst
 }
 
-// Versionstamp is the 12-byte commit position of FoundationDB: ten bytes that
-// the server chose and two that order writes within one transaction. One whose
-// transaction bytes are all FF is incomplete and cannot be packed.
+// Versionstamp is the 12-byte commit position of FoundationDB: ten bytes that the server chose and
+// two that order writes within one transaction. If all transaction bytes are FF, it is incomplete
+// and cannot be packed.
 type Versionstamp struct {
 	Transaction [10]byte
 	User        uint16
@@ -76,9 +76,8 @@ func (t Tuple) Pack() ([]byte, error) {
 	return Append(nil, t)
 }
 
-// String returns t in a readable form: (nil, x"00ff", "text", 42, 1.5, true,
-// (3, 7)). It is for people; distinct tuples may print alike (an int and a
-// float32 of equal value do).
+// String returns t in a readable form: (nil, x"00ff", "text", 42, 1.5, true, (3, 7)). It is for
+// people; distinct tuples may print alike (such as an int and a float32 of equal value).
 func (t Tuple) String() string {
 	return string(t.AppendText(nil))
 }

@@ -33,16 +33,16 @@ const (
 	maxResponse = 64 << 10
 )
 
-// uploader sends groups to a collector, and returns how many of their spans it rejected.
+// uploader sends groups to a collector, and returns how many of their spans the collector rejected.
 type uploader interface {
 	upload(ctx context.Context, now int64, groups []traces.Group) (rejected int64, err error)
-	end() // nothing is tried again from now on
+	end() // stops retries from now on
 	close()
 }
 
 // client sends one signal by OTLP over HTTP. OpenTelemetry's own client is not used, because it
-// links gRPC and its gateway, some MB. They also make go mod tidy fail in a module that has an
-// older genproto, which comes with Pebble.
+// links gRPC and its gateway, some MB. With them go mod tidy also fails in a module with an older
+// genproto, which comes with Pebble.
 type client struct {
 	signal  signal
 	http    http.Client
@@ -50,11 +50,11 @@ type client struct {
 	headers http.Header
 	gzip    bool
 	json    bool
-	once    bool // a collector that cannot be reached is not tried again
+	once    bool // no retry if the collector cannot be reached
 	ends    chan struct{}
 }
 
-// A signal is what a client sends, as the path of its URL names it.
+// A signal is the kind of data that a client sends, named as in the path of its URL.
 type signal string
 
 const (
@@ -74,7 +74,7 @@ func (s signal) variable(name string) (value, full string) {
 	return value, full
 }
 
-// positive returns the number that a variable has, or 0 if it is not set.
+// positive returns the number in a variable, or 0 if it is not set.
 func (s signal) positive(name string) (int, error) {
 	text := strings.TrimSpace(os.Getenv(name))
 	if text == "" {
@@ -87,8 +87,7 @@ func (s signal) positive(name string) (int, error) {
 	return int(n), nil
 }
 
-// newClient reads the OTEL_EXPORTER_OTLP_* variables. An endpoint that is not empty replaces
-// theirs.
+// newClient reads the OTEL_EXPORTER_OTLP_* variables. A non-empty endpoint replaces theirs.
 func newClient(s signal, endpoint string) (*client, error) {
 	c := &client{signal: s, headers: http.Header{}, ends: make(chan struct{})}
 	name := "the endpoint"
@@ -142,12 +141,12 @@ func newClient(s signal, endpoint string) (*client, error) {
 	c.http.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: security,
 		ForceAttemptHTTP2:   true,
 		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 2}
-	// A redirect would send the headers, which are secrets, elsewhere.
+	// A redirect would send the secret headers elsewhere.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
 }
 
-// security reads the certificates that the variables name.
+// security reads the certificates named by the variables.
 func (s signal) security() (*tls.Config, error) {
 	security := &tls.Config{}
 	if file, name := s.variable("CERTIFICATE"); file != "" {
@@ -176,7 +175,7 @@ func (c *client) upload(ctx context.Context, now int64, groups []traces.Group) (
 	if c.json {
 		return c.post(ctx, traces.AppendJSON(nil, traces.Ended(now, groups)...))
 	}
-	// The request message of the collector has the same one field.
+	// The collector's request message has the same single field.
 	b, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: traces.Protobuf(now, groups...)})
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", c.signal, err)
@@ -197,8 +196,7 @@ func (c *client) uploadMetrics(ctx context.Context, m *metricspb.MetricsData) (r
 	return c.post(ctx, b)
 }
 
-// post sends one request. It tries again after faults that go away, until ctx ends or end is
-// called.
+// post sends one request. It retries after temporary faults, until ctx ends or end is called.
 func (c *client) post(ctx context.Context, body []byte) (rejected int64, err error) {
 	if c.gzip {
 		var packed bytes.Buffer
@@ -229,8 +227,7 @@ func (c *client) post(ctx context.Context, body []byte) (rejected int64, err err
 	}
 }
 
-// send makes one attempt. after is how long to wait before the next one, or negative if there must
-// be none.
+// send makes one attempt. after is the wait before the next one, or negative if there must be none.
 func (c *client) send(ctx context.Context, body []byte) (rejected int64, after time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
@@ -270,8 +267,7 @@ func (c *client) send(ctx context.Context, body []byte) (rejected int64, after t
 	return rejectedItems(reply), 0, nil
 }
 
-// rejectedInJSON returns the same as rejectedItems of a reply in JSON, where a number may be a
-// string.
+// rejectedInJSON is rejectedItems for a reply in JSON, where a number may be a string.
 func rejectedInJSON(reply []byte) int64 {
 	var r struct {
 		PartialSuccess struct{ RejectedSpans, RejectedDataPoints json.Number }
@@ -294,7 +290,7 @@ func rejectedItems(reply []byte) int64 {
 	}))
 }
 
-// field returns field 1 of a message: a number, or what inner makes of it.
+// field returns field 1 of a message: a number, or the result of inner for it.
 func field(b []byte, inner func([]byte) uint64) (n uint64) {
 	for len(b) > 0 {
 		number, kind, size := protowire.ConsumeTag(b)

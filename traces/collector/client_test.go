@@ -24,7 +24,7 @@ import (
 	"github.com/cairn-run/cairn/traces"
 )
 
-// configured returns the client of some variables, whose names are cut short.
+// configured returns the client for some variables, given without their prefix.
 func configured(t *testing.T, variables map[string]string) (*client, error) {
 	t.Helper()
 	for name, value := range variables {
@@ -33,7 +33,7 @@ func configured(t *testing.T, variables map[string]string) (*client, error) {
 	return newClient(spans, "")
 }
 
-// replies is a transport that gives its replies in turn, and keeps the bodies of requests.
+// replies is a transport that returns its replies in turn, and keeps the bodies of requests.
 type replies struct {
 	list   []*http.Response
 	bodies []string
@@ -166,8 +166,7 @@ func TestRejectedSpansAreCounted(t *testing.T) {
 	errorIf(t, n != 2 || err == nil || !strings.Contains(err.Error(), "x rejected 1 of 3"), "Push returned %d, %v", n, err)
 }
 
-// TestVariables sets one variable at a time. A wrong one is named in the error, and its secret is
-// not.
+// TestVariables sets one variable at a time. The error names a wrong one, but not its secret.
 func TestVariables(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing.pem")
 	empty := filepath.Join(t.TempDir(), "empty.pem")
@@ -227,7 +226,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// TestTheEnvironmentConfiguresTheExporter exports to a collector that has a certificate of its own.
+// TestTheEnvironmentConfiguresTheExporter exports to a collector with its own certificate.
 func TestTheEnvironmentConfiguresTheExporter(t *testing.T) {
 	got := make(chan string, 1)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

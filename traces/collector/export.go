@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxQueued  = 8 << 20 // bytes of the spans that wait for a collector
+	maxQueued  = 8 << 20 // bytes of the spans queued for a collector
 	maxRequest = 3 << 20 // bytes of spans in a request; collectors accept 4 MiB
 )
 
@@ -25,9 +25,8 @@ type batching struct {
 
 var defaultBatching = batching{queue: 2048, batch: 512, delay: 5 * time.Second, timeout: 30 * time.Second}
 
-// Exporter sends spans to a collector by OTLP over HTTP. Export waits for nothing: when the
-// collector is slow, spans are dropped and counted. An Exporter has one goroutine, for which Close
-// waits.
+// Exporter sends spans to a collector by OTLP over HTTP. Export does not wait: if the collector is
+// slow, spans are dropped and counted. An Exporter has one goroutine, and Close waits for it.
 type Exporter struct {
 	client  uploader
 	o       batching
@@ -51,10 +50,10 @@ type queued struct {
 	size     int
 }
 
-// NewExporter returns the exporter that the OTEL_* variables of the environment configure. It is
-// nil if they name no endpoint, or turn traces off with OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER.
-// The protocols are http/protobuf and http/json. The log is told when the collector begins to fail,
-// and when it takes spans again.
+// NewExporter returns the exporter configured by the OTEL_* variables of the environment. It is nil
+// if they name no endpoint, or turn traces off with OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER. The
+// protocols are http/protobuf and http/json. It logs when the collector begins to fail, and when it
+// accepts spans again.
 func NewExporter(log *slog.Logger) (*Exporter, error) {
 	on, err := spans.enabled()
 	if !on {
@@ -94,7 +93,7 @@ func startExporter(client uploader, o batching, log *slog.Logger) *Exporter {
 	return e
 }
 
-// Export queues a span that ended. It copies the span.
+// Export queues an ended span. It copies the span.
 func (e *Exporter) Export(r *traces.Resource, s *traces.Span) {
 	size := s.Size()
 	e.mu.Lock()
@@ -116,7 +115,7 @@ func (e *Exporter) Export(r *traces.Resource, s *traces.Span) {
 // Dropped returns how many spans were not sent.
 func (e *Exporter) Dropped() uint64 { return e.dropped.Load() }
 
-// Close sends what is queued, and waits for it until ctx ends. Spans that are not sent by then are
+// Close sends the queued spans, and waits for that until ctx ends. Spans not sent by then are
 // dropped and counted.
 func (e *Exporter) Close(ctx context.Context) error {
 	e.mu.Lock()
@@ -135,7 +134,7 @@ func (e *Exporter) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		e.cancel()
 		<-e.done
-		if e.Dropped() == lost { // there were none, as when a node fails to start
+		if e.Dropped() == lost { // no spans were lost, as when a node fails to start
 			return nil
 		}
 		return fmt.Errorf("traces: the last spans were not sent: %w", ctx.Err())
@@ -147,7 +146,7 @@ func (e *Exporter) run() {
 	defer close(e.done)
 	tick := time.NewTicker(e.o.delay)
 	defer tick.Stop()
-	known := uint64(0) // lost spans that the log was told of
+	known := uint64(0) // lost spans that were logged
 	for closed := false; !closed; {
 		select {
 		case <-e.wake:

@@ -113,7 +113,7 @@ func TestACollectorThatHangsBlocksNothing(t *testing.T) {
 	})
 }
 
-// A collector that answers too slowly fails no request, so the loss itself is what the log is told.
+// A slow collector fails no request, so the loss itself is logged.
 func TestSpansThatAreLostWithoutAFaultAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &collector{send: func(context.Context) error { time.Sleep(time.Second); return nil }}
@@ -146,7 +146,7 @@ func TestClosingWithoutSpansIsNoLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		for range 100 { // which of two ends Close sees first is random
+		for range 100 { // it is random which of two ends Close sees first
 			must(t, startExporter(&collector{}, defaultBatching, quiet).Close(ctx))
 		}
 	})

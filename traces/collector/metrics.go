@@ -16,15 +16,14 @@ import (
 	"github.com/cairn-run/cairn/traces"
 )
 
-// MetricExporter sends metrics to a collector by OTLP over HTTP: all of them, again and again. A
-// collector that is slow or away delays nothing. A MetricExporter has one goroutine, for which
-// Close waits.
+// MetricExporter sends all metrics to a collector by OTLP over HTTP, periodically. A collector that
+// is slow or away delays nothing. A MetricExporter has one goroutine, and Close waits for it.
 type MetricExporter struct {
 	client   *client
 	gather   func() ([]*dto.MetricFamily, error)
 	resource *resourcepb.Resource
 	health   health
-	start    time.Time // of sums that do not say since when they count
+	start    time.Time // of sums without a start time
 	interval time.Duration
 	timeout  time.Duration
 	ctx      context.Context // of uploads
@@ -33,11 +32,11 @@ type MetricExporter struct {
 	done     chan struct{}
 }
 
-// NewMetricExporter returns the exporter that the OTEL_* variables of the environment configure. It
+// NewMetricExporter returns the exporter configured by the OTEL_* variables of the environment. It
 // is nil if they name no endpoint, or turn metrics off with OTEL_SDK_DISABLED or
 // OTEL_METRICS_EXPORTER. The protocols are http/protobuf and http/json, and sums are cumulative.
-// gather returns the metrics in Prometheus' form; attributes describe the program that has them.
-// The log is told when the collector begins to fail, and when it takes metrics again.
+// gather returns the metrics in Prometheus' form; attributes describe the program. It logs when the
+// collector begins to fail, and when it accepts metrics again.
 func NewMetricExporter(gather func() ([]*dto.MetricFamily, error), attributes []traces.Attribute,
 	log *slog.Logger) (*MetricExporter, error) {
 	e, err := newMetricExporter(gather, attributes, log)
@@ -80,7 +79,7 @@ func newMetricExporter(gather func() ([]*dto.MetricFamily, error), attributes []
 	return e, nil
 }
 
-// Close sends the metrics a last time, and waits for it until ctx ends. It must be called once.
+// Close sends the metrics a last time, and waits for that until ctx ends. Call it only once.
 func (e *MetricExporter) Close(ctx context.Context) error {
 	defer e.client.close()
 	defer e.cancel()
@@ -117,7 +116,7 @@ func (e *MetricExporter) run() {
 	}
 }
 
-// export sends the metrics once. It sends what it has if some cannot be gathered.
+// export sends the metrics once. If some cannot be gathered, it sends the others.
 func (e *MetricExporter) export() error {
 	ctx, cancel := context.WithTimeout(e.ctx, e.timeout)
 	defer cancel()
@@ -152,10 +151,10 @@ func batches(list []*metricspb.Metric) (out [][]*metricspb.Metric) {
 	return out
 }
 
-// health tells a log when a collector begins to fail, and when that ends.
+// health logs when a collector begins to fail, and when it recovers.
 type health struct {
 	log  *slog.Logger
-	what string // is sent
+	what string // the name of the data
 	bad  bool
 }
 
@@ -169,7 +168,7 @@ func (h *health) is(err error) {
 	h.bad = err != nil
 }
 
-// enabled reports whether the environment names a collector for the signal, and does not turn it
+// enabled reports whether the environment names a collector for the signal and does not turn it
 // off.
 func (s signal) enabled() (bool, error) {
 	endpoint, _ := s.variable("ENDPOINT")
@@ -186,7 +185,7 @@ func (s signal) enabled() (bool, error) {
 		switch kind = strings.TrimSpace(kind); {
 		case kind == "otlp":
 			on = true
-		case kind == "none", kind == "prometheus" && s == metrics: // GET /metrics is there in any case
+		case kind == "none", kind == "prometheus" && s == metrics: // GET /metrics exists in any case
 		default:
 			return false, fmt.Errorf("%s: %s is %q: the exporters are otlp and none", s, name, kinds)
 		}

@@ -57,7 +57,7 @@ func TestMetricsInTheFormOfOTLP(t *testing.T) {
 	}
 }
 
-// exporter returns an exporter that uses a transport, and its log. It does not run yet.
+// exporter returns an exporter with a transport, and its log. It is not running yet.
 func exporter(t *testing.T, transport http.RoundTripper, gather func() ([]*dto.MetricFamily, error)) (*MetricExporter, *strings.Builder) {
 	t.Helper()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector/base")
@@ -96,7 +96,7 @@ func TestMetricsAreSentAgainAndAgainAndAtTheEnd(t *testing.T) {
 	})
 }
 
-// hangs is a transport to a collector that does not answer.
+// hangs is a transport to a collector that never replies.
 type hangs struct{ requests int }
 
 func (h *hangs) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -164,8 +164,8 @@ func TestAMetricThatIsLargerThanARequestIsDivided(t *testing.T) {
 	errorIf(t, !slices.Equal(values, want), "the values are %v, want %v", values, want)
 }
 
-// TestValuesBeginWithWhatCountsThem: a rate from the start of the node on must not hold what the
-// process did before.
+// TestValuesBeginWithWhatCountsThem: a rate since the start of the node must not include earlier
+// counts of the process.
 func TestValuesBeginWithWhatCountsThem(t *testing.T) {
 	list := families(t)[:1]
 	for _, name := range []string{"process_cpu_seconds_total", "go_memstats_frees_total", "gone_total"} {

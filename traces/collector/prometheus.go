@@ -19,9 +19,9 @@ var scope = &commonpb.InstrumentationScope{Name: traces.RuntimeScope}
 
 // otlpMetrics returns metrics in the form of OTLP, under the same names. The mapping is that of
 // OpenTelemetry's "Prometheus and OpenMetrics Compatibility"; bounds of histograms are classic
-// ones. A value without a creation time counts since start, and one of Go's runtime or of the
-// process since the process began. A metric that is larger than a request becomes several, which
-// divide its points.
+// ones. A value without a creation time counts since start, or since the process began if it is of
+// Go's runtime or of the process. A metric larger than a request is divided into several with a
+// part of its points.
 func otlpMetrics(families []*dto.MetricFamily, start, now time.Time) (list []*metricspb.Metric) {
 	began := nanoseconds(start)
 	for _, f := range families {
@@ -39,7 +39,7 @@ func otlpMetrics(families []*dto.MetricFamily, start, now time.Time) (list []*me
 	return list
 }
 
-// metrics appends the metrics of a family that has the points.
+// metrics appends the metrics of a family with these points.
 func (p *points) metrics(list []*metricspb.Metric, f *dto.MetricFamily) []*metricspb.Metric {
 	m := &metricspb.Metric{Name: f.GetName(), Description: f.GetHelp(), Unit: unitOf(f.GetName())}
 	switch f.GetType() {
@@ -65,7 +65,7 @@ func (p *points) metrics(list []*metricspb.Metric, f *dto.MetricFamily) []*metri
 
 const cumulative = metricspb.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE
 
-// unitOf returns the unit in UCUM's form that the name of a metric ends with.
+// unitOf returns the unit, in UCUM's form, from the end of a metric's name.
 func unitOf(name string) string {
 	name = strings.TrimSuffix(name, "_total")
 	for _, u := range [...]struct{ suffix, unit string }{{"_seconds", "s"}, {"_bytes", "By"}, {"_ratio", "1"}} {
@@ -84,7 +84,7 @@ type points struct {
 	list       []*dto.Metric
 }
 
-// since returns when a value began to count.
+// since returns the time from which a value counts.
 func (p *points) since(created *timestamppb.Timestamp) uint64 {
 	if created == nil {
 		return p.start
@@ -131,7 +131,7 @@ func (p *points) histograms() []*metricspb.HistogramDataPoint {
 		d := &metricspb.HistogramDataPoint{Attributes: labels(m),
 			StartTimeUnixNano: p.since(h.GetCreatedTimestamp()), TimeUnixNano: p.now,
 			Count: h.GetSampleCount(), Sum: h.SampleSum}
-		below := uint64(0) // Prometheus counts the buckets below in, OTLP does not
+		below := uint64(0) // in Prometheus a bucket includes the lower ones, in OTLP it does not
 		for _, b := range h.Bucket {
 			if math.IsInf(b.GetUpperBound(), 1) {
 				continue
@@ -157,7 +157,7 @@ func (p *points) summaries() []*metricspb.SummaryDataPoint {
 			d.QuantileValues = append(d.QuantileValues,
 				&metricspb.SummaryDataPoint_ValueAtQuantile{Quantile: q.GetQuantile(), Value: q.GetValue()})
 		}
-		// A quantile of nothing is not a number, which collectors refuse in JSON.
+		// A quantile without observations is NaN, which collectors refuse in JSON.
 		d.QuantileValues = slices.DeleteFunc(d.QuantileValues,
 			func(q *metricspb.SummaryDataPoint_ValueAtQuantile) bool { return math.IsNaN(q.Value) })
 		list[i] = d

@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/traces"
 )
 
-// A Pusher sends spans of the past to a collector, and waits for it. Unlike an [Exporter] it gives
-// up at once if the collector cannot be reached.
+// A Pusher sends past spans to a collector, and waits for it. Unlike an [Exporter] it fails at once
+// if the collector cannot be reached.
 type Pusher struct {
 	client     uploader
 	to         string // the URL, for errors
@@ -19,7 +19,7 @@ type Pusher struct {
 }
 
 // NewPusher returns a pusher to a collector at a URL such as http://localhost:4318. If it is empty,
-// the OTEL_* variables of the environment name the collector. The other variables hold in any case.
+// the OTEL_* variables of the environment name the collector. Other variables always apply.
 func NewPusher(endpoint string) (*Pusher, error) {
 	c, err := newClient(spans, endpoint)
 	if err != nil {
@@ -40,8 +40,8 @@ func (p *Pusher) Endpoint() string { return p.to }
 // Close closes the connections.
 func (p *Pusher) Close() { p.client.close() }
 
-// Push sends spans, and returns how many the collector has accepted. Open spans end at now.
-// Resources get the attributes of the environment.
+// Push sends spans, and returns how many the collector accepted. Open spans end at now. It adds the
+// attributes of the environment to resources.
 func (p *Pusher) Push(ctx context.Context, now int64, groups ...traces.Group) (sent int, err error) {
 	for _, g := range groups {
 		resource := p.resource(g.Resource)
@@ -76,7 +76,7 @@ func (p *Pusher) resource(r *traces.Resource) *traces.Resource {
 	return &traces.Resource{Attributes: append(own, p.attributes...)}
 }
 
-// explain says which collector a fault is of.
+// explain adds the collector to a fault.
 func (p *Pusher) explain(err error) error {
 	var u *url.Error
 	switch {

@@ -22,7 +22,7 @@ func made(n int, start, end int64) traces.Span {
 	}
 }
 
-// groups has spans of two resources, one of which is open.
+// groups has spans of two resources; one span is open.
 func groups() []traces.Group {
 	child := made(3, hour0+10, hour0+20)
 	child.Parent = traces.SpanID{7: 4}
