@@ -174,8 +174,7 @@ func (d Definition) Validate() error {
 	return errors.Join(d.faults...)
 }
 
-// Behavior returns the behavior that a runtime runs, or nil if [Definition.Validate] reports a
-// fault.
+// Behavior returns the behavior for a runtime, or nil if [Definition.Validate] reports a fault.
 func (d Definition) Behavior() *host.Behavior {
 	if len(d.faults) > 0 {
 		return nil

@@ -13,7 +13,8 @@ import (
 // A run is a turn, and is done when its commit is durable. A run that fails leaves nothing behind;
 // it is recorded as failed, and the next tick comes as usual. The one run of Rule.At is tried
 // again, with growing pauses. Ticks are missed while the node is down, the actor is paused or an
-// earlier run is under way. By default one run makes up for all of them
+// earlier run is under way. By default one run makes up for all of them ([Rule.Missed]). Runs of
+// one schedule never overlap.
 //
 // Setting a schedule again replaces it. The same rule keeps its ticks, so a schedule may be set at
 // every wake. For a single appointment without a history there is [Alarm].

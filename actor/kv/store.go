@@ -83,9 +83,8 @@ type SampleConfig struct {
 	KeysOnly bool
 }
 
-// Sample returns entries of a selection, each chosen with the same chance, in the order of their
-// keys, and the number of entries to choose from. It reads up to 1,000,000 keys, for up to a
-// second.
+// Sample returns entries of a selection, each with the same chance, in the order of their keys, and
+// how many there were. It reads up to 1,000,000 keys, for up to a second.
 func (r Reader) Sample(ctx context.Context, c SampleConfig) ([]Entry, int64, error) {
 	in := hostkv.SampleInput{Moment: r.moment, Selection: c.Selection, N: c.N, Seed: c.Seed, KeysOnly: c.KeysOnly}
 	out, err := site.Ask(ctx, &r.site, method.KVSample, &in)
