@@ -74,9 +74,9 @@ type Stored struct {
 // Version returns the Spec.Version that the state was saved with.
 func (o Stored) Version() uint64 { return o.version }
 
-// Decode decodes the state into what v points to: a struct of the old form, or the new state as far
-// as its fields still fit. Stored fields that v does not have are ignored. It may be called more
-// than once.
+// Decode decodes the state into the value that v points to: a struct of the old form, or the new
+// state as far as its fields still fit. Stored fields that v does not have are ignored. It may be
+// called more than once.
 func (o Stored) Decode(v any) error { return o.codec.DecodeCBOR(o.blob, v) }
 
 // A Definition is an actor type with its implementation. A runtime hosts it. Made by [Define].

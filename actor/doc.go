@@ -27,8 +27,8 @@
 // # In a turn and from outside
 //
 // The methods of a contract value are for turns, and part of their commit: [Queue.Put],
-// [Stream.Append], [Schedule.Set]. Its handle is for callers and operators, and each call of it is
-// a request of its own: [handle.Queue.Send], [handle.Stream.Follow], [handle.Schedule.Trigger].
+// [Stream.Append], [Schedule.Set]. Its handle is for callers and operators, and each call is a
+// separate request: [handle.Queue.Send], [handle.Stream.Follow], [handle.Schedule.Trigger].
 // Actions, queries and creation methods are called with a Ref ([Action.Call]). Errors of callers
 // are an [*Error].
 //

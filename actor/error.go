@@ -7,7 +7,7 @@ import "github.com/cairn-run/cairn/actor/host"
 // a code.
 type Error = host.Error
 
-// A Code says what went wrong in a way that programs can act on. The list is closed.
+// A Code is the kind of an error, for programs to act on. The list is closed.
 type Code = host.Code
 
 // The codes. package host documents each.

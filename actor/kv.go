@@ -26,9 +26,8 @@ type ReadKV struct{ r host.Reader }
 type Entry struct {
 	// Key is decoded by its method Unpack.
 	Key tuple.Packed
-	// Value must not be changed. It is nil in listings with [KeysOnly]. Values from a listing lie
-	// in blocks of up to 64 KiB, each of which is in memory as long as one of its values is; see
-	// [Borrowed] for long listings.
+	// Value must not be changed. It is nil in listings with [KeysOnly]. A value from a listing
+	// keeps a block of up to 64 KiB in memory; see [Borrowed] for long listings.
 	Value []byte
 	host.KVInfo
 }

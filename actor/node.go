@@ -15,7 +15,7 @@ import (
 
 // A Node takes calls to actors: a runtime in this process, a client of a remote one, or a running
 // turn ([Context], [ReadContext]). Calls made with the context of a turn carry its deadline, its
-// trace context and its place in the chain of calls, whichever node they go through.
+// trace context and its place in the chain of calls, through any node.
 type Node = host.Node
 
 // A Status describes an actor without waking it.

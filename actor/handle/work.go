@@ -206,7 +206,7 @@ func givenBack(ctx context.Context, err error) *int64 {
 	return nil
 }
 
-// protect runs the handler, encodes its reply, and makes an error of a panic.
+// protect runs the handler, encodes its reply, and turns a panic into an error.
 func protect(ctx context.Context, l *lease, handle handler) (reply host.Raw, err error) {
 	defer func() {
 		if p := recover(); p != nil {

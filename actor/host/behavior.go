@@ -90,7 +90,7 @@ type Limits struct {
 	MailboxBytes int64
 	// StateBytes bounds the encoded state.
 	StateBytes int
-	// ValueBytes bounds one value of the key-value store; at most 16 MiB.
+	// ValueBytes bounds one value of the key-value store; up to 16 MiB.
 	ValueBytes int
 	// StorageBytes bounds what the actor stores in all: keys plus values.
 	StorageBytes int64

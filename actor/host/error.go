@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// A Code says what went wrong in a way that programs can act on. The list is closed: codes are part
-// of the wire format, are never reused, and each has a page under docs/errors. There is no code for
+// A Code is the kind of an error, for programs to act on. The list is closed: codes are part of the
+// wire format, are never reused, and each has a page under docs/errors. There is no code for
 // success; success has no Error.
 type Code string
 

@@ -56,8 +56,8 @@ type KVQuery struct {
 	After []byte
 }
 
-// A KVPage is one page of a listing. Unless Reuse is set, its keys and values stay valid, in blocks
-// of up to 64 KiB, each of which is in memory as long as one of them is.
+// A KVPage is one page of a listing. Unless Reuse is set, its keys and values stay valid when it is
+// filled again; each keeps a block of up to 64 KiB in memory.
 type KVPage struct {
 	Entries []KVEntry
 	// Next is the last key of a full page. Nil means that nothing follows.

@@ -52,7 +52,7 @@ type SQLColumn struct {
 	Type string `json:"type,omitempty"`
 }
 
-// SQLMigrateInput asks for the type's migrations to be applied.
+// SQLMigrateInput applies the type's migrations.
 type SQLMigrateInput struct {
 	// DryRun tries them on a copy, and changes nothing.
 	DryRun bool `json:"dry_run,omitempty"`

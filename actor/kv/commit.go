@@ -102,7 +102,7 @@ func Min(key Key, v Value) Mutation { return mutation("min", key, v) }
 // Max stores the greater of two numbers, the entry's and v.
 func Max(key Key, v Value) Mutation { return mutation("max", key, v) }
 
-// Append adds the elements of an array behind those of the entry's, or text to text, or bytes to
+// Append adds the elements of an array after the entry's elements, or text to text, or bytes to
 // bytes. If there is no entry, it stores the value; so does Prepend. They keep the time to live.
 func Append(key Key, v Value) Mutation { return mutation("append", key, v) }
 

@@ -24,9 +24,9 @@ type RenderConfig struct {
 }
 
 // Render fills a template with entries of one commit. The text has up to 1 MiB. The error code is
-// InvalidArgument for a malformed template; FailedPrecondition for one that does not fit the
-// values, and for an absent key, which the text of the error names; and TooLarge for one that takes
-// more than 100 ms or 1,000,000 steps, or calls templates more than 16 deep.
+// InvalidArgument for a malformed template; FailedPrecondition for a template that does not fit the
+// values, and for an absent key, which the error names; and TooLarge beyond 100 ms, 1,000,000 steps
+// or calls of templates 16 deep.
 func (r Reader) Render(ctx context.Context, c RenderConfig) (string, error) {
 	out, err := site.Ask(ctx, &r.site, method.KVRender,
 		&hostkv.RenderInput{Moment: r.moment, Template: c.Template, Prefix: c.Prefix, Strict: c.Strict})

@@ -69,7 +69,7 @@ func (p Placeholder) String() string {
 	return `{"$` + kind + `":true}`
 }
 
-// MarshalJSON writes what String returns.
+// MarshalJSON writes the form of String.
 func (p Placeholder) MarshalJSON() ([]byte, error) { return []byte(p.String()), p.check() }
 
 // binary returns the placeholder for CBOR.

@@ -123,8 +123,8 @@ type Top struct {
 	Actors []Actor `json:"actors"`
 }
 
-// A Meter is a node that counts what its actors do. Neither method wakes an actor. The errors are
-// *host.Error.
+// A Meter is a node that counts the work of its actors. Neither method wakes an actor. The errors
+// are *host.Error.
 type Meter interface {
 	// Usage returns what actors did on a day.
 	Usage(ctx context.Context, q Query) (Page, error)

@@ -497,7 +497,7 @@ var hostText = map[string]string{
 	"SQLInput.reason": "reason says why the statement is run, in up to 1,024 bytes. sql.exec logs it, as an " +
 		"operator's or, for a type with OpenSQL, as a caller's, and requires it from operators. " +
 		"Operators may run it during a pause, unless the type has OpenSQL.",
-	"SQLMigrateInput":         "SQLMigrateInput asks for the type's migrations to be applied.",
+	"SQLMigrateInput":         "SQLMigrateInput applies the type's migrations.",
 	"SQLMigrateInput.dry_run": "dry_run tries them on a copy, and changes nothing.",
 	"SQLMigrateOutput":        "SQLMigrateOutput lists the migrations that were applied, or would be.",
 	"SQLMigrateOutput.error":  "error is why a dry run failed, and migration the failed one; \"\" if it succeeded.",
