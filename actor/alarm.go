@@ -10,11 +10,11 @@ import (
 
 // An Alarm is a kind of durable timer of an actor; its payload is a T. Bind its handler with
 // [OnAlarm]. Each actor has at most one armed alarm for each instance name. The name is "" unless
-// [Alarm.Named] says another.
+// [Alarm.Named] sets another.
 //
 // An alarm rings once, at its time or as soon after it as the node runs. The commit of its handler
 // removes it. So it rings again if the handler fails, with growing pauses. Setting it again
-// replaces it, also from its own handler.
+// replaces it, even from its own handler.
 type Alarm[S, T any] struct {
 	_ [0]func(S, T) // keeps types of other values from being converted into it
 	alarm
@@ -38,8 +38,8 @@ func NewAlarm[T, S any](t *Type[S], name string) *Alarm[S, T] {
 	})}}
 }
 
-// Named returns the alarm's instance of that name. Instances of one alarm ring independently.
-// [Context.AlarmInstance] tells the handler which one rang.
+// Named returns the alarm's instance of that name. Instances of one alarm ring independently. The
+// handler reads the name from [Context.AlarmInstance].
 func (a *Alarm[S, T]) Named(instance string) *Alarm[S, T] {
 	return &Alarm[S, T]{alarm: alarm{a.decl, a.payload, instance}}
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// An Attribute is a value that actors of a type are found by ([Type.Find]). Make one with
-// [NewAttribute]; a turn sets it, and a turn or query reads it.
+// An Attribute is a value by which [Type.Find] finds actors of a type. Make one with
+// [NewAttribute]. A turn sets it, and a turn or query reads it.
 type Attribute[T attributeValue] = handle.Attribute[T]
 
-// attributeValue is what an attribute can have.
+// attributeValue constrains the type of an attribute's values.
 type attributeValue interface {
 	~string | ~int | ~int64 | ~bool | time.Time
 }
@@ -37,7 +37,7 @@ func NewAttribute[T attributeValue, S any](t *Type[S], name string) *Attribute[T
 	return handle.NewAttribute[T](d.core, d.name, d.index, kind)
 }
 
-// A turnScope is a Context as attributes see it, and a queryScope a ReadContext.
+// A turnScope implements site.Scope for a Context, and a queryScope for a ReadContext.
 type (
 	turnScope  Context
 	queryScope ReadContext

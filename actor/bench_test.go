@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// airport is a state of the size and form that statistics have.
+// airport is a state with the size and form of statistics.
 type airport struct {
 	Code      string
 	Count     int64
@@ -30,7 +30,7 @@ type answer struct {
 	Mean  float64 `json:"mean"`
 }
 
-// What the code of a type costs between a node and a handler.
+// Benchmark measures the code of a type between a node and a handler.
 func Benchmark(b *testing.B) {
 	typ := actor.NewType[airport]("airport")
 	land := actor.NewAction[arrival, answer](typ, "land")

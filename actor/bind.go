@@ -16,15 +16,15 @@ type Binding[S any] struct {
 	tie
 }
 
-// A tie is a Binding of any state. What is generic is compiled for each type of a program, so only
-// the calls of the handlers are.
+// A tie is a Binding without its state type. Generic code is compiled for each type of a program,
+// so only the calls of the handlers are generic.
 type tie struct {
 	decl    *declared
 	slot    slot
 	handler string
 	in, out *codec.Value // out is nil if the handler returns nothing but an error
-	// One of these is set. They get pointers to the state and to the input, and return one to the
-	// output.
+	// One of these is set. They take pointers to the state and the input, and return a pointer to
+	// the output.
 	call     func(s any, ctx *Context, in any) (out any, err error)
 	query    func(s any, ctx *ReadContext, in any) (out any, err error)
 	workflow *host.Workflow

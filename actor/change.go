@@ -8,35 +8,34 @@ import (
 
 // A MapChange is a change of an entry of a map.
 type MapChange[K, V any] struct {
-	// Sequence is the position of the change in the log of the actor, and Version that of the
+	// Sequence is the position of the change in the log of the actor. Version is the version of the
 	// commit.
 	Sequence, Version uint64
 	Time              time.Time
 	Key               K
-	// Value is what was put, and Expire when it ceases to exist; zero for never. A Removed entry
-	// has none.
+	// Value is the new value, and Expire the time at which it expires, zero for never. A Removed
+	// entry has neither.
 	Value   V
 	Expire  time.Time
 	Removed bool
-	// Expired: the entry was removed because it had expired.
+	// Expired is set if the entry was removed because it had expired.
 	Expired bool
-	// Err says that the key or the value is none of the map's, which then is zero: the entry was
-	// not stored through the map.
+	// Err is set if the key or the value does not decode: the entry was not stored through the map.
+	// Key and Value are then zero.
 	Err error
-	// Missed counts changes before this one that the log no longer had, of all entries that are
-	// logged; see [MapConfig].
+	// Missed counts earlier changes that the log no longer had, of all logged entries; see
+	// [MapConfig].
 	Missed uint64
 }
 
 // OnChange binds the changes of a map with a log to a method of the state: OnChange(Books,
-// (*Shelf).changed). The handler runs after the commit of the change, in a turn of its own, and in
-// the order of the commits. It is handed each change once, whatever made it, also a removal by
-// prefix and an expiry. Its commit has how far it is: so a change is handled exactly once.
+// (*Shelf).changed). The handler runs after the commit of the change, in its own turn, in the order
+// of the commits. It handles each change exactly once, including removals by prefix and expiries,
+// because its commit also stores its position in the log.
 //
-// The handler may change entries, of its own map too, and is handed these changes later. If it
-// fails or panics, nothing of it remains, and it is tried again, after 1 s, doubling up to 5
-// minutes, for as long as it takes. Later changes of the map wait for it. A handler that is new is
-// handed the changes from its first turn on.
+// The handler may change entries, even of its own map, and gets these changes later. If it fails or
+// panics, nothing of it remains. It is tried again after 1 s, doubling up to 5 minutes, for ever.
+// Later changes of the map wait for it. A new handler gets changes from its first turn on.
 func OnChange[S, K, V any](m *Map[K, V], handler func(*S, *Context, MapChange[K, V]) error) Binding[S] {
 	if m == nil {
 		return Binding[S]{}

@@ -23,7 +23,7 @@ type row struct {
 	OK bool `json:"ok"`
 }
 
-// picky refuses text that it does not know, with a message of its own.
+// picky refuses unknown text, with its own message.
 type picky string
 
 func (p *picky) UnmarshalText(b []byte) error {

@@ -5,9 +5,9 @@ import (
 	"github.com/cairn-run/cairn/actor/kv"
 )
 
-// Commit checks and changes entries together, as [kv.Store.Commit] does for callers: sums, arrays
-// and times to live without a read before. It sees the turn's own writes and is part of its commit.
-// After an error, or if a check failed, nothing of it is done, and the handler may go on.
+// Commit checks and changes entries together, as [kv.Store.Commit] does for callers. It supports
+// sums, arrays and times to live without a prior read. It sees the turn's own writes and is part of
+// its commit. After an error or a failed check nothing of it is done, and the handler may go on.
 func (k KV) Commit(c kv.Commit) (kv.Result, error) {
 	t, ok := k.turn.(hostkv.Committer)
 	if !ok {
@@ -16,13 +16,12 @@ func (k KV) Commit(c kv.Commit) (kv.Result, error) {
 	return kv.Run(c, t.KVCommit)
 }
 
-// Update calls f, and if it returns an error undoes what it did in the key-value store, through tx
-// or otherwise. Then Update returns the error, and the handler may go on. It may be nested.
+// Update calls f. If f returns an error, Update undoes f's writes to the key-value store, through
+// tx or otherwise, and returns the error. The handler may go on. Updates may be nested.
 //
-// Only the store is undone. If f fails after it did something else in the turn, such as to put a
-// message into a queue or to emit an event, then the turn fails, whether or not the handler looks
-// at the error. A call of another actor stands, as ever. A panic of f counts as an error, and goes
-// on.
+// Only the store is undone. If f fails after another effect in the turn, such as a message put into
+// a queue or an emitted event, the turn fails, whether or not the handler looks at the error. A
+// call of another actor is not undone. A panic of f counts as an error and continues.
 func (k KV) Update(f func(tx KV) error) (err error) {
 	t, ok := k.turn.(hostkv.Committer)
 	if !ok {

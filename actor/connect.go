@@ -65,8 +65,8 @@ func infoOf(stored *host.ConnectionState) handle.ConnectionInfo {
 	return info
 }
 
-// DisconnectCause returns the reason of a disconnect hook: why the connection ended. It is nil if
-// the client closed the connection, and in other turns.
+// DisconnectCause returns why the connection of a disconnect hook ended. It is nil if the client
+// closed the connection, and in other turns.
 func (c *Context) DisconnectCause() *Error {
 	if c.hook == nil {
 		return nil

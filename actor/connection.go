@@ -12,7 +12,7 @@ import (
 // Connections are the clients of an actor, over WebSocket or server-sent events. Each connection
 // has parameters of type P, which the client sent when it connected, and a state of type C, which
 // the actor keeps. A lost client may come back within the grace that the type's limits allow. Until
-// then its connection stays, also while the actor sleeps.
+// then its connection stays, even while the actor sleeps.
 //
 // Bind [OnConnect] to accept or refuse clients, and [OnDisconnect] to run code when a connection
 // ends. Neither is required. Without hooks, and for types that declare no Connections, each client
@@ -41,13 +41,13 @@ func NewConnections[P, C, S any](t *Type[S]) *Connections[S, P, C] {
 type Connection[C any] struct {
 	// ConnectionInfo describes the connection. Its ID is unique; [Event.EmitTo] takes it.
 	handle.ConnectionInfo
-	// State is what the actor keeps for the client: the zero value before the first Save.
+	// State is the actor's state for the client: the zero value before the first Save.
 	State C
 
 	stored host.ConnectionState
 	decl   *declared
 	states *codec.Value
-	// hook is the connection of the hook that is running, if it is this one.
+	// hook is set if the hook of this connection is running.
 	hook *hookConnection
 }
 
@@ -100,8 +100,8 @@ func (c *Connection[C]) Save(ctx *Context) error {
 	return ctx.fail(ctx.turn.SetConnectionState(c.ID, data))
 }
 
-// Close ends the connection and reports whether there was one. The client gets the reason; nil says
-// only that the actor closed it. The disconnect hook runs in this turn.
+// Close ends the connection and reports whether there was one. The client gets the reason; a nil
+// reason says only that the actor closed it. The disconnect hook runs in this turn.
 //
 // If Close fails, so does the turn, whether or not the handler looks at the error.
 func (c *Connection[C]) Close(ctx *Context, reason *Error) (bool, error) {
@@ -122,7 +122,7 @@ func (c *Connections[S, P, C]) Params(connection *Connection[C]) (P, error) {
 	return p, nil
 }
 
-// decodeParams decodes parameters as method inputs are, but that none are the zero value.
+// decodeParams decodes parameters like method inputs, except that absent ones are the zero value.
 func decodeParams(w *codec.Value, data []byte, p any) error {
 	if data = bytes.Trim(data, " \t\r\n"); len(data) == 0 || string(data) == "null" {
 		return nil
@@ -185,7 +185,7 @@ func (c *Connections[S, P, C]) Caller(ctx Reader) (*Connection[C], bool, error) 
 	return c.Get(ctx, id)
 }
 
-// load makes a Connection of a stored one. A hook gets its connection once, however it asks for it.
+// load makes a Connection of a stored one. A hook loads its own only once.
 func (c *Connections[S, P, C]) load(ctx Reader, stored *host.ConnectionState) (*Connection[C], error) {
 	hook := ctx.connection()
 	if hook == nil || hook.ID != stored.ID {

@@ -11,8 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// A Reader is what *Context and *ReadContext have in common: enough to read. Only they implement
-// it.
+// A Reader is the reading part of *Context and *ReadContext. Only they implement it.
 type Reader interface {
 	context.Context
 	Node
@@ -26,8 +25,8 @@ var (
 	_ Reader = (*ReadContext)(nil)
 )
 
-// A Context is for turns. Everything that a handler writes through it is one commit when the
-// handler returns nil, and nothing otherwise.
+// A Context is for turns. All writes of a handler through it become one commit when the handler
+// returns nil, and are dropped otherwise.
 //
 //  1. It is the context.Context of the turn. It ends when the caller's context ends or when the
 //     turn's time is up. Pass it to calls of other actors, HTTP requests and the like.
@@ -45,15 +44,15 @@ type Context struct {
 	core   *core
 	failed atomic.Pointer[error] // also set by goroutines of the handler, which may use the context in calls
 
-	// What the turn is for, as far as its handler can ask for it.
+	// The cause of the turn, for the methods that return it to the handler.
 	instance string
 	message  *host.Received
 	tick     *host.Tick
 	hook     *hookConnection
 }
 
-// own returns an error if d belongs to another actor type than that of the running turn. The turn
-// then fails, whether or not the handler looks at the error: what it meant to write is nowhere.
+// own returns an error if d belongs to another actor type than the running turn. The turn then
+// fails, whether or not the handler looks at the error, because the intended write is lost.
 func (c *Context) own(d *declared) error { return c.fail(own(c.core, d)) }
 
 func (c *Context) reader() host.Reader { return c.turn }
@@ -136,8 +135,8 @@ func (c *Context) KV() KV { return KV{ReadKV: ReadKV{r: c.turn}, turn: c.turn, c
 //     statement fails, and so does the turn, even if the handler returns nil.
 //  5. After the turn the handle is closed.
 //
-// The first statement that writes makes the database; an actor that does not use it has none. Keep
-// the schema in [Spec.Migrations].
+// The first statement that writes creates the database; an actor that does not use it has none.
+// Keep the schema in [Spec.Migrations].
 func (c *Context) SQL() *sql.DB { return c.turn.SQL() }
 
 // DestroySelf removes the actor and everything that it stored when the turn commits. Events and

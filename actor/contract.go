@@ -15,7 +15,7 @@ const maxName = 64
 // None is the input or output of a method that takes or returns nothing. It encodes to no bytes.
 type None = codec.None
 
-// A Type is a kind of actor, whose state is an S. Make one with [NewType], in a package variable;
+// A Type is a kind of actor with a state of type S. Make one with [NewType], in a package variable;
 // the other contract values are declared on it. Safe for concurrent use.
 //
 // Every contract value stays registered with its Type for the life of the program, so that [Define]
@@ -32,7 +32,7 @@ func NewType[S any](name string) *Type[S] {
 // Name returns the type's name.
 func (t *Type[S]) Name() string { return t.core.name }
 
-// core is what the contract values of one Type share, free of the state's Go type.
+// core is the part that the contract values of one Type share, without the state's Go type.
 //
 //  1. name and codec never change.
 //  2. A contract's index is its position among those of its kind, fixed at declaration; declared
@@ -129,8 +129,7 @@ func (k kind) space() kind {
 	return k
 }
 
-// open reports whether a contract of the kind may stand for every name that is not declared by
-// itself.
+// open reports whether a contract of the kind may stand for all names that are not declared.
 func (k kind) open() bool {
 	return k == kindQueue || k == kindSchedule || k == kindStream
 }
@@ -140,7 +139,7 @@ type declared struct {
 	core    *core
 	kind    kind
 	name    string
-	text    string // what errors call it
+	text    string // its name in errors
 	index   int
 	durable bool
 	queue   host.Queue
@@ -156,7 +155,7 @@ type declared struct {
 
 func (d *declared) String() string { return d.text }
 
-// nameFault says what is wrong with the declared name, or "".
+// nameFault returns the fault of the declared name, or "".
 func (d *declared) nameFault() string {
 	if d.kind == kindConnections || d.kind.open() && d.name == host.AnyName {
 		return ""
@@ -182,8 +181,8 @@ func (c *core) declare(d declared) *declared {
 	return &d
 }
 
-// coreOf returns the core of a type. A nil type is a fault that shows when what is declared on it
-// is used.
+// coreOf returns the core of a type. A nil type is reported as a fault when a contract declared on
+// it is used.
 func coreOf[S any](t *Type[S]) *core {
 	if t == nil || t.core == nil {
 		return newCore("")
@@ -191,14 +190,14 @@ func coreOf[S any](t *Type[S]) *core {
 	return t.core
 }
 
-// contracts returns what has been declared so far.
+// contracts returns the contract values declared so far.
 func (c *core) contracts() []*declared {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.declared)
 }
 
-// nameFault says what is wrong with a name, or "".
+// nameFault returns the fault of a name, or "".
 func nameFault(name string) string {
 	if name == "" || len(name) > maxName {
 		return fmt.Sprintf("a name has 1 to %d characters, not %d", maxName, len(name))

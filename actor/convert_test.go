@@ -124,8 +124,8 @@ type lonely struct{ text string }
 func (l lonely) MarshalJSON() ([]byte, error)  { return []byte(`"` + l.text + `"`), nil }
 func (l *lonely) UnmarshalJSON(b []byte) error { l.text = strings.Trim(string(b), `"`); return nil }
 
-// Whatever bytes arrive as any value: no panic, no Go types in the error, and what is accepted goes
-// there and back.
+// FuzzConvert converts any bytes as any value: no panic, no Go types in the error, and an accepted
+// value converts there and back.
 func FuzzConvert(f *testing.F) {
 	b := newDesks("desk").definition().Behavior()
 	count := kinds(b)
@@ -151,8 +151,8 @@ func FuzzConvert(f *testing.F) {
 			}
 			return
 		}
-		// Text that is not UTF-8 has no JSON form of its own, so what comes back first is what must
-		// stay.
+		// Text that is not UTF-8 has no JSON form of its own, so the first value that comes back
+		// must stay.
 		back, err := b.Convert(kind, index, to, there, from, nil)
 		fatalIf(t, err != nil, "%q became %q, which does not convert back: %v", value, there, err)
 		there, err = b.Convert(kind, index, from, back, to, nil)

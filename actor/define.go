@@ -11,28 +11,28 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
-// A Spec says how a type's actors live. All fields are optional.
+// A Spec configures the actors of a type. All fields are optional.
 type Spec[S any] struct {
 	// OnCreate runs in the turn that creates an actor, before the call that caused it.
 	OnCreate func(*S, *Context) error
 	// OnWake runs each time the actor comes into memory, creation included, before the first call.
 	// It is the place to fill unexported fields.
 	OnWake func(*S, *Context) error
-	// OnSleep runs before the actor leaves memory in an orderly way: not when the node crashes.
+	// OnSleep runs before the actor leaves memory, except when the node crashes.
 	OnSleep func(*S, *Context) error
 	// OnDestroy runs in the turn that destroys the actor. If it fails, the actor stays.
 	OnDestroy func(*S, *Context) error
 
-	// IdleTimeout is how long an actor stays in memory unused. 0 means the runtime's default;
-	// negative, only memory pressure and shutdown put it to sleep.
+	// IdleTimeout is how long an actor stays in memory unused. 0 means the runtime's default. If it
+	// is negative, only memory pressure and shutdown put the actor to sleep.
 	IdleTimeout time.Duration
 	// Version is the version of the state's form; raise it together with a change to Migrate. A
 	// state that was stored by a higher version is refused, untouched, with the error code
 	// StateTooNew.
 	Version uint64
 	// Migrate fills a zero state from one stored with a lower version; nil decodes it as it is. It
-	// must depend on nothing but its arguments: queries run it as well, on a copy. The result is
-	// saved by the next turn that changes it.
+	// must depend on its arguments only, because queries run it too, on a copy. The next turn that
+	// changes the state saves the result.
 	//
 	//	func (t *Tenant) migrate(old actor.Stored) error {
 	//		if old.Version() == 0 {
@@ -57,14 +57,14 @@ type Spec[S any] struct {
 	// OpenSQL opens the built-in methods sql.query and sql.exec to all callers of the actor.
 	// Otherwise they are for operators.
 	OpenSQL bool
-	// OpenKV opens the built-in methods kv.* likewise.
+	// OpenKV opens the built-in methods kv.* in the same way.
 	OpenKV bool
 	// SQLDecimal allows SQLite's functions of exact decimals (decimal_add and so on). They are left
 	// out by default, because one call with long numbers takes as long as the turn or query may.
 	SQLDecimal bool
 }
 
-// A Stored is a state as an earlier version of the type's code saved it.
+// A Stored is a state saved by an earlier version of the type's code.
 type Stored struct {
 	version uint64
 	blob    []byte
@@ -74,9 +74,9 @@ type Stored struct {
 // Version returns the Spec.Version that the state was saved with.
 func (o Stored) Version() uint64 { return o.version }
 
-// Decode decodes the state into what v points to: a struct of the old form, or the new state as far
-// as its fields still fit. Stored fields that v does not have are ignored. It may be called more
-// than once.
+// Decode decodes the state into the value that v points to: a struct of the old form, or the new
+// state as far as its fields still fit. Stored fields that v does not have are ignored. It may be
+// called more than once.
 func (o Stored) Decode(v any) error { return o.codec.DecodeCBOR(o.blob, v) }
 
 // A Definition is an actor type with its implementation. A runtime hosts it. Made by [Define].
@@ -118,7 +118,7 @@ func Define[S any](t *Type[S], spec Spec[S], bindings ...Binding[S]) Definition 
 	return define(p, b, ties)
 }
 
-// hook makes a hook of an actor's life one for states of any type.
+// hook returns the lifecycle hook f as a function of a state of any type.
 func hook[S any](f func(*S, *Context) error) func(s any, ctx *Context) error {
 	if f == nil {
 		return nil
@@ -151,7 +151,7 @@ func define(p *program, b *host.Behavior, bindings []tie) Definition {
 	return Definition{name: p.core.name, behavior: b, faults: d.faults}
 }
 
-// numbered returns the bindings with some numbers. The number of an empty one is none.
+// numbered returns the bindings with the given numbers. For the number none the binding is empty.
 func numbered(bindings []tie, numbers []int) []tie {
 	out := make([]tie, len(numbers))
 	for i, n := range numbers {
@@ -174,7 +174,7 @@ func (d Definition) Validate() error {
 	return errors.Join(d.faults...)
 }
 
-// Behavior returns what a runtime runs, or nil if [Definition.Validate] reports a fault.
+// Behavior returns the behavior for a runtime, or nil if [Definition.Validate] reports a fault.
 func (d Definition) Behavior() *host.Behavior {
 	if len(d.faults) > 0 {
 		return nil
@@ -182,8 +182,8 @@ func (d Definition) Behavior() *host.Behavior {
 	return d.behavior
 }
 
-// A definer works out one Definition: the tables of the behavior, and for each row of one the
-// number of its binding.
+// A definer builds one Definition: the tables of the behavior, and the number of the binding of
+// each row.
 type definer struct {
 	core     *core
 	behavior *host.Behavior
@@ -195,16 +195,16 @@ type definer struct {
 	connect, disconnect                              int
 }
 
-// none is the number of no binding.
+// none is the number of an absent binding.
 const none = -1
 
-// A bound is a binding that is found by its place.
+// A bound is a binding with its number.
 type bound struct {
 	tie
 	number int
 }
 
-// at returns the binding of a place. One that is not bound is empty.
+// at returns the binding of a place, or an empty one.
 func (d *definer) at(decl *declared, s slot) (b bound, ok bool) {
 	if b, ok = d.bound[place{decl, s}]; !ok {
 		b.number = none
@@ -223,7 +223,7 @@ func (d *definer) fault(contract, format string, args ...any) {
 		&ContractError{Type: d.core.name, Contract: contract, Reason: fmt.Sprintf(format, args...)})
 }
 
-// bind enters a binding, which is one of the arguments of Define.
+// bind enters a binding, an argument of Define.
 func (d *definer) bind(b tie, number int) {
 	at := place{b.decl, b.slot}
 	switch {
@@ -247,7 +247,7 @@ func (d *definer) bind(b tie, number int) {
 	}
 }
 
-// compile checks what is declared and lays out the tables.
+// compile checks the declared contract values and lays out the tables.
 func (d *definer) compile() {
 	d.behavior.Type = d.core.name
 	if f := nameFault(d.core.name); f != "" {
@@ -353,7 +353,7 @@ func (k kind) method() host.MethodKind {
 	return host.Action
 }
 
-// checkState checks the state's type, which has faults of its own, and how it migrates.
+// checkState reports faults of the state's type, and a Migrate function that is never called.
 func (d *definer) checkState(faults []string, migrates bool) {
 	for _, f := range faults {
 		d.fault("state", "%s", f)

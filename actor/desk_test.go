@@ -52,7 +52,7 @@ type desks struct {
 	said    *actor.Event[string]
 	nothing *actor.Event[actor.None]
 
-	// What a test may set: what the action and the query do, and hooks.
+	// The code of the action, the query and the hooks, which a test may set.
 	script    func(*desk, *actor.Context) error
 	read      func(*actor.ReadContext) error
 	handle    func(*desk, *actor.Context, job) error
@@ -158,7 +158,7 @@ type rig struct {
 	*testing.T
 	*desks
 	h    *actortest.Harness
-	node *hosttest.Recorder // notes what the node is asked, and may refuse it
+	node *hosttest.Recorder // records the operations, and may refuse them
 	ref  actor.Ref[desk]
 }
 
@@ -233,7 +233,7 @@ func hasCode(t testing.TB, what string, err error, code actor.Code, part ...stri
 	}
 }
 
-// all returns what a listing has.
+// all returns the items of a listing.
 func all[T any](t testing.TB, listing iter.Seq2[T, error]) (list []T) {
 	t.Helper()
 	for v, err := range listing {
@@ -272,7 +272,7 @@ func (n *replies) Call(context.Context, *host.Request) (host.Reply, error) {
 	return n.Reply, nil
 }
 
-// A stub is a turn of no node: what is written fails with err or is kept.
+// A stub is a turn without a node: writes fail with err or are kept.
 type stub struct {
 	host.Turn
 	err         error

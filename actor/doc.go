@@ -21,14 +21,14 @@
 //   - An [Error] with a [Code] crosses between actors and callers.
 //
 // Declare and bind in two steps: the contract in package variables, the binding in a function that
-// returns the Definition. A handler that names its own contract would otherwise be an
+// returns the Definition. Otherwise a handler that names its own contract would cause an
 // initialization cycle.
 //
 // # In a turn and from outside
 //
 // The methods of a contract value are for turns, and part of their commit: [Queue.Put],
-// [Stream.Append], [Schedule.Set]. Its handle is for callers and operators, and each call of it is
-// a request of its own: [handle.Queue.Send], [handle.Stream.Follow], [handle.Schedule.Trigger].
+// [Stream.Append], [Schedule.Set]. Its handle is for callers and operators, and each call is a
+// separate request: [handle.Queue.Send], [handle.Stream.Follow], [handle.Schedule.Trigger].
 // Actions, queries and creation methods are called with a Ref ([Action.Call]). Errors of callers
 // are an [*Error].
 //
@@ -37,8 +37,8 @@
 // that may be lost. Use an [Event] for clients that are connected now, and a [Stream] for readers
 // that may come later.
 //
-// A queue, schedule or stream that is declared as "*" stands for every name that is not declared:
-// Named says which.
+// A queue, schedule or stream declared as "*" stands for every name that is not declared; Named
+// selects the name.
 //
 // # Descriptions
 //
@@ -48,15 +48,15 @@
 //
 // # What is saved
 //
-// The state, inputs, outputs between actors, the payloads of alarms and schedules, messages, items
-// of streams, what is kept for connections and map values are CBOR; inputs and outputs at the
-// gateways, parameters of connections and events are JSON. Exported fields are saved, under the
-// name in their cbor tag, else in their json tag, else the field's own. A stored field that the
-// struct no longer has is ignored, a new field starts as its zero value; other changes take a
-// [Spec] with a higher Version and a Migrate function. Nil and empty slices and maps stay apart. A
-// time.Time keeps its nanoseconds and its offset, though not its location's name. A value in a
-// field of type any comes back as nil, bool, int64, big.Int, float64, string, []byte, time.Time,
-// []any or map[string]any.
+// The state, inputs, outputs between actors, payloads of alarms and schedules, messages, items of
+// streams, connection states and map values are CBOR. Inputs and outputs at the gateways,
+// parameters of connections, and events are JSON. Exported fields are saved, under the name in
+// their cbor tag, else in their json tag, else the field's own. A stored field that the struct no
+// longer has is ignored, and a new field starts as its zero value. Other changes need a [Spec] with
+// a higher Version and a Migrate function. Nil and empty slices and maps stay apart. A time.Time
+// keeps its nanoseconds and its offset, though not its location's name. A value in a field of type
+// any comes back as nil, bool, int64, big.Int, float64, string, []byte, time.Time, []any or
+// map[string]any.
 //
 // Unexported fields are working memory: they are never saved, and are zero again after a sleep and
 // after any turn that failed.

@@ -3,11 +3,11 @@ package actor
 import "github.com/cairn-run/cairn/actor/host"
 
 // An Error is the only kind of error that crosses the border of an actor. Its message is shown to
-// the remote caller; it wraps nothing. errors.Is(err, &actor.Error{Code: actor.NotFound}) asks for
+// the remote caller; it wraps nothing. errors.Is(err, &actor.Error{Code: actor.NotFound}) tests for
 // a code.
 type Error = host.Error
 
-// A Code says what went wrong in a way that programs can act on. The list is closed.
+// A Code is the kind of an error, for programs to act on. The list is closed.
 type Code = host.Code
 
 // The codes. package host documents each.
@@ -50,8 +50,8 @@ func CodeOf(err error) Code { return host.CodeOf(err) }
 type ContractError struct {
 	// Type is the actor type's name.
 	Type string
-	// Contract says which contract value or field is at fault, such as `action "add"`; "" if it is
-	// the type itself.
+	// Contract names the contract value or field at fault, such as `action "add"`, or is "" for the
+	// type itself.
 	Contract string
 	// Reason says what is wrong and what to do.
 	Reason string

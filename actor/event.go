@@ -7,9 +7,9 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
-// An Event is news of an actor for clients that are connected now, for subscribers over HTTP, and
-// for NATS. The value is sent as JSON; text in it must be UTF-8. [OnSubscribe] binds a hook that
-// admits or refuses subscribers.
+// An Event is a notification from an actor to clients that are connected now, subscribers over
+// HTTP, and NATS. The value is sent as JSON; text in it must be UTF-8. [OnSubscribe] binds a hook
+// that admits or refuses subscribers.
 type Event[T any] struct {
 	_ [0]func(T) // keeps types of other values from being converted into it
 	event
@@ -57,7 +57,7 @@ func (e *event) emit(ctx *Context, value any) error {
 // durable. A lost client gets it if it comes back in time. A client that is gone does not.
 // Otherwise it is like Emit.
 func (e *Event[T]) EmitTo(ctx *Context, connection string, value T) error {
-	if connection == "" { // which to the runtime would mean all of them
+	if connection == "" { // to the runtime, "" means all connections
 		return ctx.fail(Errorf(InvalidArgument, "%s: EmitTo needs the id of a connection", e.decl))
 	}
 	return e.emitTo(ctx, &value, connection, nil)

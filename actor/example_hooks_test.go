@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// The contract of a room: clients join it and talk; letters go out through workers; a price is
-// asked for.
+// The contract of a room: clients join it and talk, workers send letters, and callers ask for a
+// price.
 var (
 	Rooms   = actor.NewType[Room]("room")
 	Greet   = actor.NewAction[string, actor.None](Rooms, "greet")
@@ -31,7 +31,7 @@ type Letter struct {
 	Text string `json:"text"`
 }
 
-// A Join is what a client sends when it connects, a Member what the room keeps for it.
+// A Join has the parameters of a client, a Member the room's state for it.
 type (
 	Join   struct{ Name string }
 	Member struct{ Nick string }

@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/codec"
 )
 
-// A program is one type's code in the form in which it runs. States are pointers to what a [Type]
-// has. Immutable once compiled.
+// A program is one type's code in runnable form. States are pointers to the state of a [Type].
+// Immutable once compiled.
 type program struct {
 	core    *core
 	version uint64
@@ -23,12 +23,12 @@ type program struct {
 	// In the order of the behavior's tables. A queue of workers, and an event or a map without a
 	// hook, have an empty tie.
 	methods, alarms, queues, schedules, events, maps []tie
-	connections                                      []tie // what connects and what disconnects
+	connections                                      []tie // the hooks of connecting and of disconnecting
 
 	values map[host.ValueKind][]codec.Described
 }
 
-// load replaces what s points to by a stored state.
+// load replaces the state that s points to by a stored one.
 func (p *program) load(s any, version uint64, blob []byte) error {
 	reflect.ValueOf(s).Elem().SetZero()
 	switch {
@@ -89,7 +89,7 @@ type instance[S any] struct {
 	state S
 }
 
-// awake is an instance of any type, at whose beginning it is.
+// awake is the part of an instance that does not depend on its type, and its first field.
 type awake struct{ program *program }
 
 // stateOf returns a pointer to the state of an instance of S.
@@ -129,7 +129,7 @@ func (a *awake) Act(t host.Turn, method int, as host.Codec, input, out []byte) (
 	return b.output(as, out, result)
 }
 
-// bound returns the binding with a number of a table, whose handler takes turns.
+// bound returns the binding with a number of a table, if its handler runs in turns.
 func (a *awake) bound(table []tie, number int, otherwise string) (*tie, error) {
 	if number < 0 || number >= len(table) || table[number].call == nil {
 		return nil, Errorf(UnknownMethod, "actor type %q %s %d", a.program.core.name, otherwise, number)

@@ -134,8 +134,8 @@ func (p *program) value(kind host.ValueKind, index int) (codec.Described, bool) 
 	return p.values[kind][index], true
 }
 
-// schema implements host.Behavior.Schema. What only the actor writes is described as written; what
-// clients may write, too, as it is read.
+// schema is host.Behavior.Schema. Values that only the actor writes are described as written,
+// values that clients may also write, as read.
 func (p *program) schema(kind host.ValueKind, index int) []byte {
 	v, ok := p.value(kind, index)
 	if !ok {

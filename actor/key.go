@@ -23,7 +23,7 @@ const (
 	keyTuple
 )
 
-// keyFormOf returns the form for a key type, or 0 and what is wrong with the type.
+// keyFormOf returns the form for a key type, or 0 and the fault of the type.
 func keyFormOf(t reflect.Type) (keyForm, string) {
 	if t == reflect.TypeFor[tuple.Tuple]() {
 		return keyTuple, ""
@@ -59,8 +59,8 @@ func (f keyForm) prefixes() bool { return f == keyString || f == keyBytes || f =
 
 var errKeyType = errors.New("the map's key type cannot be a key")
 
-// appendKey appends the packed form of what k points to, whose type has the form f. Common types
-// take no reflection.
+// appendKey appends the packed form of the key that k points to; f is the form of its type. Common
+// types need no reflection.
 func appendKey(dst []byte, f keyForm, k any) ([]byte, error) {
 	switch k := k.(type) {
 	case *string:
@@ -102,8 +102,8 @@ func appendKey(dst []byte, f keyForm, k any) ([]byte, error) {
 	return nil, errKeyType
 }
 
-// decodeKey decodes packed, the whole key after the map's name, into what k points to, whose type
-// has the form f.
+// decodeKey decodes packed, the whole key after the map's name, into the key that k points to; f is
+// the form of its type.
 func decodeKey(packed []byte, f keyForm, k any) error {
 	d := tuple.NewDecoder(packed)
 	v := reflect.ValueOf(k).Elem()

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// pageEntries and pageBytes bound what an iterator reads ahead, and firstBytes what it reads first.
+// pageEntries and pageBytes bound the pages that an iterator reads, and firstBytes the first one.
 const (
 	pageEntries = 512
 	pageBytes   = 64 << 10
@@ -22,14 +22,12 @@ const (
 // typed way to them.
 type ReadKV struct{ r host.Reader }
 
-// An Entry is one entry of the store as it is kept. It also says when it was written last, and when
-// it expires.
+// An Entry is one entry of the store as it is kept, with the times of its last write and expiry.
 type Entry struct {
 	// Key is decoded by its method Unpack.
 	Key tuple.Packed
-	// Value must not be changed. It is nil in listings with [KeysOnly]. Values from a listing lie
-	// in blocks of up to 64 KiB, each of which is in memory as long as one of its values is; see
-	// [Borrowed] for long listings.
+	// Value must not be changed. It is nil in listings with [KeysOnly]. A value from a listing
+	// keeps a block of up to 64 KiB in memory; see [Borrowed] for long listings.
 	Value []byte
 	host.KVInfo
 }
@@ -66,7 +64,7 @@ func (kv ReadKV) List(prefix tuple.Tuple, opts ...ListOption) iter.Seq2[Entry, e
 }
 
 // Count counts the entries whose keys begin with the elements of prefix; a nil prefix selects all.
-// It reads one row if the prefix is that of a scope, and else all keys.
+// It reads one row if a scope has the prefix, and all keys otherwise.
 func (kv ReadKV) Count(prefix tuple.Tuple) (int64, error) {
 	p, err := packKey(nil, prefix)
 	if err != nil {
@@ -112,9 +110,9 @@ type KV struct {
 	ctx  *Context
 }
 
-// Put stores a value of bytes, unless [Encoded] says what else they are. Neither the key nor the
+// Put stores a value as bytes, or with the encoding that [Encoded] sets. Neither the key nor the
 // value may be changed before the turn ends. The error code is TooLarge or QuotaExceeded if a limit
-// is passed; the entry is then as before, and the handler may go on.
+// is exceeded; the entry is then as before, and the handler may go on.
 func (kv KV) Put(key tuple.Tuple, value []byte, opts ...PutOption) error {
 	k, err := packKey(nil, key)
 	if err != nil {
@@ -177,30 +175,30 @@ func put(t host.Turn, key, value []byte, encoding host.Encoding, opts []PutOptio
 // A PutOption changes how one entry is stored.
 type PutOption interface{ applyPut(*putting) }
 
-// putting is what PutOptions ask for.
+// putting holds the settings of PutOptions.
 type putting struct {
 	now, expire time.Time
 	expires     bool
 	encoding    host.Encoding
 }
 
-// Encoded says what the bytes of the value are, for readers that do not know it: callers of the
-// methods kv.* see the value as JSON. A [Map] stores CBOR, and it has no use for another encoding.
+// Encoded sets the encoding of the value's bytes, for other readers: callers of the methods kv.*
+// see the value as JSON. A [Map] stores CBOR and needs no other encoding.
 func Encoded(as host.Encoding) PutOption { return encoded(as) }
 
 type encoded host.Encoding
 
 func (e encoded) applyPut(p *putting) { p.encoding = host.Encoding(e) }
 
-// TTL makes the entry cease to exist d after the turn's time. Expired entries are never read, and
-// are removed and credited to the quota some time later.
+// TTL makes the entry expire d after the turn's time. Expired entries are never read; some time
+// later they are removed and credited to the quota.
 func TTL(d time.Duration) PutOption { return ttl(d) }
 
 type ttl time.Duration
 
 func (d ttl) applyPut(p *putting) { p.expires, p.expire = true, p.now.Add(time.Duration(d)) }
 
-// ExpireAt makes the entry cease to exist at a time, like [TTL].
+// ExpireAt makes the entry expire at a time, like [TTL].
 func ExpireAt(t time.Time) PutOption { return expireAt(t) }
 
 type expireAt time.Time
@@ -231,16 +229,16 @@ type keysOnly struct{}
 
 func (keysOnly) applyList(l *listing) { l.keysOnly = true }
 
-// Borrowed makes keys and values of a raw listing valid only until its loop goes on, as those of a
-// database iterator are: copy what is kept. Their memory is used again, which makes long listings
-// quicker. Entries of a [Map] stay valid with it too.
+// Borrowed reuses the memory of keys and values in a raw listing, which makes long listings faster.
+// They are valid only until the loop's next step, as with a database iterator: copy what you keep.
+// Entries of a [Map] stay valid with it.
 func Borrowed() ListOption { return borrowed{} }
 
 type borrowed struct{}
 
 func (borrowed) applyList(l *listing) { l.borrowed = true }
 
-// A listing is what ListOptions ask for.
+// A listing holds the settings of ListOptions.
 type listing struct {
 	reverse, keysOnly, borrowed bool
 	limit                       int
@@ -307,9 +305,9 @@ func (p *pager) next() bool {
 	return true
 }
 
-// elementRange selects the keys that begin with the elements of a packed tuple. No element begins
-// with the byte FF, but a string that continues past a zero byte does: so it is the bound, and not
-// the successor of the prefix.
+// elementRange selects the keys that begin with the elements of a packed tuple. The bound is the
+// prefix and FF, not the successor of the prefix: no element begins with the byte FF, but a string
+// that continues past a zero byte does.
 func elementRange(prefix []byte) keyRange {
 	if len(prefix) == 0 {
 		return keyRange{}

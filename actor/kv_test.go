@@ -13,8 +13,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// A listing has each entry once, in order, also of many pages and with values that are larger than
-// one. Entries stay as they are when the listing goes on.
+// A listing has each entry once, in order, even with many pages and values larger than a page.
+// Entries do not change when the listing goes on.
 func TestListingsOfManyPages(t *testing.T) {
 	const n = 2000
 	key := func(i int64) tuple.Tuple { return tuple.Tuple{"u", i, []byte{0, 1}} }
@@ -88,7 +88,7 @@ func TestListingsOfManyPages(t *testing.T) {
 		}
 		walk(ctx)
 	}, walk, func(ctx *actor.Context) {
-		// What the loop removes behind it and before it: each entry is seen at most once.
+		// The loop removes entries behind it and before it: each entry is seen at most once.
 		var seen []int64
 		for e, err := range ctx.KV().List(nil) {
 			parts, kerr := e.Key.Unpack()
@@ -101,8 +101,8 @@ func TestListingsOfManyPages(t *testing.T) {
 	})
 }
 
-// inTurns runs functions in turns of one actor, one after the other. Its type has the contracts
-// that declare puts on it.
+// inTurns runs functions in turns of one actor, one after the other. declare declares contracts on
+// its type.
 func inTurns(t *testing.T, declare func(*actor.Type[counter]), turns ...func(*actor.Context)) {
 	t.Helper()
 	typ := actor.NewType[counter]("counter")

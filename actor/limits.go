@@ -6,7 +6,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// The bounds of limits. The runtime has them as well, and a test there compares.
+// The bounds of limits. The runtime repeats them, and a test there compares.
 const (
 	maxValueBytes          = 16 << 20
 	minWriteSetBytes       = 4 << 10

@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// A Map is a typed part of the key-value store of a type's actors, for what is too much to be part
-// of the state: each entry is read and written alone. Maps of different names never overlap.
+// A Map is a typed part of the key-value store of a type's actors, for data that is too large for
+// the state. Each entry is read and written alone. Maps of different names never overlap.
 //
 // A key is a string, an integer, a float, a bool, []byte or [16]byte, or a type made from one of
 // them; keys of several parts are a [tuple.Tuple]. Entries are ordered by key: numbers by value,
@@ -25,7 +25,7 @@ type Map[K, V any] struct {
 	table
 }
 
-// A table is a Map of any types. Its methods get pointers to keys and values.
+// A table is a Map of any types. Its methods take pointers to keys and values.
 type table struct {
 	decl   *declared
 	form   keyForm
@@ -33,21 +33,21 @@ type table struct {
 	prefix []byte
 }
 
-// A MapConfig bounds what a map has. Zero fields bound nothing; negative ones are faults. A map
-// with a field that is not zero keeps its count, with each change: [Map.Len] is one read then.
+// A MapConfig bounds a map. Zero fields bound nothing; negative ones are faults. A map with a field
+// that is not zero updates its count with each change, so [Map.Len] is one read.
 type MapConfig struct {
-	// MaxKeys is how many entries the map may have, and MaxBytes the bytes of their keys and
-	// values. A put that passes them has the error code QuotaExceeded, and a change of what is
-	// there may not make it larger. Entries that have expired do not count.
+	// MaxKeys bounds the entries of the map, and MaxBytes the bytes of their keys and values. A put
+	// beyond them has the error code QuotaExceeded. So has a change that enlarges a map beyond
+	// them. Expired entries do not count.
 	MaxKeys  int64
 	MaxBytes int64
 	// DefaultTTL is how long entries live that are put without [TTL] or [ExpireAt].
 	DefaultTTL time.Duration
 	// Counted keeps the count of a map without bounds.
 	Counted bool
-	// Log keeps the changes of entries for [kv.Store.Feed], in one log of the actor. It keeps up to
-	// LogEvents changes, 0 is 100,000, of up to LogBytes, 0 is 64 MiB, for up to LogFor, 0 is
-	// without end. Of several maps and scopes the most generous bounds hold.
+	// Log keeps the changes of entries for [kv.Store.Feed], in one log of the actor. LogEvents
+	// bounds their number, 0 is 100,000; LogBytes their size, 0 is 64 MiB; LogFor their age, 0 is
+	// without end. If several maps and scopes have a log, the most generous bounds hold.
 	Log                 bool
 	LogEvents, LogBytes int64
 	LogFor              time.Duration
@@ -57,8 +57,8 @@ type MapConfig struct {
 const maxTTL = 100 * 365 * 24 * time.Hour
 
 // NewMap declares a map of t. The name has the form that [NewType] describes and is unique among
-// the type's maps. When the config of a map with entries is no longer zero, the first turn of an
-// actor that writes to its store counts them, which takes a second or so for a million.
+// the type's maps. If a map with entries gets a config that is not zero, the first turn of an actor
+// that writes to its store counts them, which takes about a second per million.
 func NewMap[K, V, S any](t *Type[S], name string, cfg MapConfig) *Map[K, V] {
 	c := coreOf(t)
 	return &Map[K, V]{table: c.table(name, reflect.TypeFor[K](), codec.Of[V](c.codec, codec.CBOR), &cfg)}
@@ -95,10 +95,10 @@ type MapEntry[K, V any] struct {
 	Key K
 	// Value is zero in listings with [KeysOnly].
 	Value V
-	// Version is that of the turn that wrote the entry last.
+	// Version is the version of the turn that wrote the entry last.
 	Version          uint64
 	Created, Updated time.Time
-	// Expire is when the entry ceases to exist; zero for never.
+	// Expire is when the entry expires; zero for never.
 	Expire time.Time
 }
 
@@ -120,7 +120,7 @@ func (m *Map[K, V]) Entry(ctx Reader, key K) (e MapEntry[K, V], ok bool, err err
 	return e, ok, err
 }
 
-// describe fills in what is not the key and the value.
+// describe fills in all fields except the key and the value.
 func (e *MapEntry[K, V]) describe(stored *host.KVInfo) {
 	e.Version, e.Created, e.Updated, e.Expire = versionAndTimes(stored)
 }
@@ -129,8 +129,7 @@ func versionAndTimes(e *host.KVInfo) (version uint64, created, updated, expire t
 	return e.Version, e.Created(), e.Updated(), e.Expire()
 }
 
-// entry reads an entry, and what else is known of it unless info is nil. It reports whether there
-// is one.
+// entry reads an entry, and its info unless info is nil. It reports whether there is one.
 func (m *table) entry(ctx Reader, key, value any, info *host.KVInfo) (bool, error) {
 	k, err := m.key(ctx, key)
 	if err != nil {
@@ -150,8 +149,8 @@ func (m *table) entry(ctx Reader, key, value any, info *host.KVInfo) (bool, erro
 	return true, nil
 }
 
-// Put stores a value under a key. The error code is TooLarge or QuotaExceeded if a limit is passed;
-// the entry is then as before, and the handler may go on.
+// Put stores a value under a key. The error code is TooLarge or QuotaExceeded if a limit is
+// exceeded; the entry is then as before, and the handler may go on.
 func (m *Map[K, V]) Put(ctx *Context, key K, value V, opts ...PutOption) error {
 	return m.put(ctx, &key, &value, opts)
 }
@@ -197,7 +196,7 @@ func (m *table) Clear(ctx *Context) (int64, error) {
 }
 
 // Len counts the entries of the map. It works in a turn and in a query. It reads one row if the map
-// has a [MapConfig], and else all keys.
+// has a [MapConfig], and all keys otherwise.
 func (m *table) Len(ctx Reader) (int64, error) {
 	if err := ctx.own(m.decl); err != nil {
 		return 0, err
@@ -234,7 +233,7 @@ func (m *Map[K, V]) From(ctx Reader, from K, opts ...ListOption) iter.Seq2[MapEn
 	return m.list(ctx, span, err, opts)
 }
 
-// key returns the packed key of an entry, in a slice of its own.
+// key returns the packed key of an entry, in a new slice.
 func (m *table) key(ctx Reader, k any) ([]byte, error) {
 	if err := ctx.own(m.decl); err != nil {
 		return nil, err
@@ -268,7 +267,7 @@ func (m *table) starting(ctx Reader, prefix any) (keyRange, error) {
 	return byteRange(key[:len(key)-1]), nil // without the terminator
 }
 
-// It would be compiled into each of its callers.
+// Inlining would compile it into each of its callers.
 //
 //go:noinline
 func (m *Map[K, V]) list(ctx Reader, span keyRange, err error, opts []ListOption) iter.Seq2[MapEntry[K, V], error] {
@@ -277,7 +276,7 @@ func (m *Map[K, V]) list(ctx Reader, span keyRange, err error, opts []ListOption
 			yield(MapEntry[K, V]{}, err)
 			return
 		}
-		e := new(MapEntry[K, V]) // for all, which saves much
+		e := new(MapEntry[K, V]) // one for all, which saves much
 		err := m.walk(ctx, span, opts, func(fresh bool, stored *host.KVInfo) (key, value any) {
 			if fresh {
 				e = new(MapEntry[K, V])
@@ -292,8 +291,8 @@ func (m *Map[K, V]) list(ctx Reader, span keyRange, err error, opts []ListOption
 	}
 }
 
-// walk reads entries of a range into what place returns, and says when each is there. fresh asks
-// place for memory of its own.
+// walk decodes each entry of a range into the memory that place returns, and then calls there. If
+// fresh is set, place returns new memory.
 func (m *table) walk(ctx Reader, span keyRange, opts []ListOption,
 	place func(fresh bool, stored *host.KVInfo) (key, value any), there func() bool) error {
 	p := newPager(ctx.reader(), span, newListing(opts))
@@ -314,7 +313,7 @@ func (m *table) walk(ctx Reader, span keyRange, opts []ListOption,
 	return p.err
 }
 
-// read decodes the key of an entry and, unless without it is wanted, the value.
+// read decodes the key of an entry and, unless without is set, the value.
 func (m *table) read(packed, data []byte, without bool, key, value any) error {
 	err := decodeKey(packed[len(m.prefix):], m.form, key)
 	if err == nil && !without {

@@ -24,8 +24,8 @@ type (
 	ratio float32
 )
 
-// ordered declares a map. The function that it returns checks that the map returns keys that were
-// put in any order in this order, and each to its value.
+// ordered declares a map. Its result checks that the map returns keys in this order, regardless of
+// the order of the puts, and each with its value.
 func ordered[K any](t *testing.T, typ *actor.Type[counter], name string, keys ...K) func(*actor.Context) {
 	m := actor.NewMap[K, int](typ, name, actor.MapConfig{})
 	return func(ctx *actor.Context) {
@@ -76,7 +76,7 @@ func TestMapKeysKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// A grasping is decoded by its own method: it keeps what it is given, and points into itself.
+// A grasping is decoded by its own method: it keeps its input, and points into itself.
 type grasping struct {
 	given, inside []byte
 	room          [100]byte
@@ -103,8 +103,8 @@ func keysOf[K, V any](t *testing.T, seq iter.Seq2[actor.MapEntry[K, V], error]) 
 
 func (g grasping) String() string { return fmt.Sprintf("%s, in it %s", g.given, g.inside) }
 
-// kept declares a map. The function that it returns checks that entries of a listing of many pages
-// stay as they are when it goes on. String makes text of the value that was put.
+// kept declares a map. Its result checks that entries of a listing of many pages do not change when
+// it goes on. String makes text of the value that was put.
 func kept[K, V any](
 	t *testing.T, typ *actor.Type[counter], name string, key func(text string) K, value func(text string) V, read func(text string) V,
 ) func(*actor.Context) {

@@ -10,9 +10,8 @@ import (
 // createName is the name under which a type's creation method is called.
 const createName = "create"
 
-// A method is what the methods of all types have, whatever their inputs and outputs are. What is
-// generic is compiled for each type of a program, so it does no more than to hand on pointers to
-// its values.
+// A method is the part of an action, query or creation method without its Go types. Generic code is
+// compiled for each type of a program, so it only passes pointers to its values.
 type method struct {
 	decl *declared
 	in   *codec.Value
@@ -132,7 +131,7 @@ type Create[S, In any] struct {
 	creation
 }
 
-// creation keeps from [Create] the methods of a method.
+// creation hides the methods of a method from [Create].
 type creation struct{ method method }
 
 // NewCreate declares the creation method of t, named "create". A type has at most one. In must be
@@ -161,7 +160,7 @@ func (c *creation) create(ctx context.Context, ref *ref, in any, opts []CreateOp
 	return err
 }
 
-// request makes the request of a call with the input that in points to.
+// request makes the request of a call; in points to the input.
 func (m *method) request(ref *ref, in any) (*host.Request, error) {
 	if err := ref.check(m.decl.core); err != nil {
 		return nil, err
@@ -173,7 +172,7 @@ func (m *method) request(ref *ref, in any) (*host.Request, error) {
 	return &host.Request{Address: ref.address(), Method: m.decl.name, Codec: host.CBOR, Input: input}, nil
 }
 
-// call sends a request and decodes the reply into what out points to.
+// call sends a request and decodes the reply into the value that out points to.
 func (m *method) call(ctx context.Context, node Node, req *host.Request, out any) error {
 	reply, err := node.Call(ctx, req)
 	if err != nil {
@@ -185,8 +184,8 @@ func (m *method) call(ctx context.Context, node Node, req *host.Request, out any
 	return nil
 }
 
-// decodeInput decodes an input into what v points to, unless its lists are longer than the tags max
-// of their fields say.
+// decodeInput decodes an input into the value that v points to. It refuses lists that are longer
+// than the max tags of their fields allow.
 func decodeInput(d *declared, w *codec.Value, as host.Codec, input []byte, v any) error {
 	if len(input) == 0 && w.IsNone() {
 		return nil

@@ -90,8 +90,8 @@ func compiledImports(t *testing.T, fset *token.FileSet) types.Importer {
 	})
 }
 
-// raceFlag has the go command use the packages that this test was compiled with, instead of
-// compiling all of them again.
+// raceFlag selects the packages with which this test was compiled, so that the go command does not
+// compile all of them again.
 func raceFlag() (flags []string) {
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		flags = append(flags, "-race")

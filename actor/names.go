@@ -2,11 +2,11 @@ package actor
 
 import "github.com/cairn-run/cairn/actor/host"
 
-// A label is the name under which a contract value that may be open, declared as "*", is used.
-// Immutable.
+// A label is a contract value and the name under which it is used, which differs from its own if it
+// is declared as "*". Immutable.
 type label struct {
 	decl *declared
-	// name is what the runtime knows it by; fault says why it cannot be used, or "".
+	// name is its name in the runtime; fault is why it cannot be used, or "".
 	name  string
 	fault string
 }
@@ -35,7 +35,7 @@ func (l label) named(name string) label {
 	return l
 }
 
-// err says why the contract value cannot be used under the name.
+// err returns an error if the contract value cannot be used under the name.
 func (l label) err() error {
 	if l.fault == "" {
 		return nil
@@ -55,7 +55,7 @@ func (l label) inTurn(ctx Reader) error {
 	return l.err()
 }
 
-// find returns what is declared under a name, or nil.
+// find returns the contract value declared under a name, or nil.
 func (c *core) find(space kind, name string) *declared {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 
 // A Node takes calls to actors: a runtime in this process, a client of a remote one, or a running
 // turn ([Context], [ReadContext]). Calls made with the context of a turn carry its deadline, its
-// trace context and its place in the chain of calls, whichever node they go through.
+// trace context and its place in the chain of calls, through any node.
 type Node = host.Node
 
 // A Status describes an actor without waking it.
@@ -61,7 +61,7 @@ func (r Ref[S]) DeadLetters() handle.DeadLetters[handle.DeadLetter] {
 	return handle.NewDeadLetters(r.ref.plain())
 }
 
-// plain returns the actor for a handle of nothing that is declared.
+// plain returns the actor for a handle that belongs to no contract value.
 func (r *ref) plain() site.Site {
 	s := site.Site{Node: r.node, Fault: r.check(r.core)}
 	if s.Fault == nil {
@@ -167,8 +167,7 @@ func (t *Type[S]) Find(ctx context.Context, node Node, q handle.FindQuery) iter.
 	}
 }
 
-// list reads a list page by page. It would be compiled into the functions that call it, for each
-// type.
+// list reads a list page by page. Inlining would compile it into its callers, for each type.
 //
 //go:noinline
 func (c *core) list(ctx context.Context, node Node, name string, q host.ListQuery) iter.Seq2[Status, error] {
@@ -206,7 +205,7 @@ func (c *core) list(ctx context.Context, node Node, name string, q host.ListQuer
 	}
 }
 
-// leftOut is the error of a list that had to leave actors out.
+// leftOut returns the error of a list that had to leave actors out.
 func leftOut(without []host.Address) *Error {
 	var keys strings.Builder
 	for _, a := range without[:min(len(without), 10)] {

@@ -23,7 +23,7 @@ func (o messageOption) applyMessage(m *site.Sending) { o(m) }
 // ApplySend implements handle.SendOption.
 func (o messageOption) ApplySend(m *site.Sending) { o(m) }
 
-// Delay makes the message wait for d, at most 30 days, before it is handled.
+// Delay delays the handling of the message by d, up to 30 days.
 func Delay(d time.Duration) MessageOption {
 	return messageOption(func(m *site.Sending) { m.Delay = d })
 }
@@ -36,8 +36,8 @@ func Priority(p int) MessageOption { return messageOption(func(m *site.Sending) 
 // queue's DedupWindow is not sent; its sender gets the id of the first message.
 func DedupID(id string) MessageOption { return messageOption(func(m *site.Sending) { m.DedupID = id }) }
 
-// MessageTTL is how long the message may wait to be handled, at most 30 days; then it becomes a
-// dead letter.
+// MessageTTL is how long the message may wait to be handled, up to 30 days; then it becomes a dead
+// letter.
 func MessageTTL(d time.Duration) MessageOption {
 	return messageOption(func(m *site.Sending) { m.TTL = d })
 }
@@ -116,7 +116,7 @@ func (q *Queue[S, In, Out]) Post(ctx *Context, ref Ref[S], body In, opts ...Mess
 	return q.PostAll(ctx, ref, []In{body}, opts...)
 }
 
-// PostAll is Post of several messages, at most 1,000, all or none, with the same options.
+// PostAll is Post of up to 1,000 messages, all or none, with the same options.
 func (q *Queue[S, In, Out]) PostAll(ctx *Context, ref Ref[S], bodies []In, opts ...MessageOption) error {
 	if len(bodies) == 0 {
 		return nil

@@ -34,7 +34,7 @@ type Queue[S, In, Out any] struct {
 	queue
 }
 
-// A queue is a Queue of messages and replies of any types. Its methods get pointers to them.
+// A queue is a Queue of messages and replies of any types. Its methods take pointers to them.
 type queue struct {
 	label
 	body  *codec.Value
@@ -43,10 +43,10 @@ type queue struct {
 
 // A QueueConfig declares how a queue works. Zero fields have defaults; negative ones are faults.
 type QueueConfig struct {
-	// Workers leaves the queue to workers outside the actor, which has no handler for it.
+	// Workers leaves the queue to workers outside the actor; the actor has no handler for it.
 	Workers bool
 	// ByRun leaves the queue to the actor's workflow run (workflow.Receive): it has neither a
-	// handler nor workers. A message is received in the commit that has it in the history. Messages
+	// handler nor workers. The commit that receives a message records it in the history. Messages
 	// that wait when a run ends become dead letters; messages sent before the next run begins are
 	// for the next run.
 	ByRun bool
@@ -61,12 +61,12 @@ type QueueConfig struct {
 	// TooLarge.
 	MaxMessageBytes int
 
-	// Backoff has the pause before each new attempt of a message whose handler or worker failed, up
-	// to 30 days each. After the last attempt it becomes a dead letter; so a message is tried once
-	// more often than there are pauses. Nil is 1 s, 5 s, 10 s; empty means one attempt.
+	// Backoff lists the pauses, up to 30 days each, before new attempts of a message whose handler
+	// or worker failed. So a message has one attempt more than there are pauses; after the last it
+	// becomes a dead letter. Nil is 1 s, 5 s, 10 s; empty means one attempt.
 	Backoff []time.Duration
-	// Lock is how long a message that a worker received is locked, unless the worker says
-	// otherwise, 1 ms to 30 days; 0 is 30 s.
+	// Lock is how long a received message is locked, 1 ms to 30 days, unless the worker overrides
+	// it; 0 is 30 s.
 	Lock time.Duration
 	// DedupWindow is how long a [DedupID] is remembered; 0 is 24 h.
 	DedupWindow time.Duration
@@ -121,9 +121,8 @@ func negative(config string, settings []setting) (faults []string) {
 }
 
 // NewQueue declares a queue of t without replies. The name has the form that [NewType] describes
-// and is unique among the type's queues; or it is "*", which stands for every name that is not
-// declared, each a queue of its own: [Queue.Named] says which. In must be encodable both as CBOR
-// and as JSON.
+// and is unique among the type's queues. The name "*" stands for every name that is not declared,
+// each a separate queue; [Queue.Named] selects one. In must be encodable both as CBOR and as JSON.
 func NewQueue[In, S any](t *Type[S], name string, cfg QueueConfig) *Queue[S, In, None] {
 	c := coreOf(t)
 	return &Queue[S, In, None]{queue: c.queue(name, both[In](c), both[None](c), &cfg, false)}
@@ -151,7 +150,7 @@ func (c *core) queue(name string, body, reply *codec.Value, cfg *QueueConfig, re
 }
 
 // Named returns the queue of that name, if the queue was declared as "*". Using a queue fails if
-// its name does not have the form of names, or is declared by itself.
+// its name does not have the form of names, or has a declaration of its own.
 func (q *Queue[S, In, Out]) Named(name string) *Queue[S, In, Out] {
 	return &Queue[S, In, Out]{queue: queue{q.label.named(name), q.body, q.reply}}
 }

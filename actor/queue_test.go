@@ -210,7 +210,7 @@ func TestReceiveWaitsAsLongAsItIsAskedTo(t *testing.T) {
 	})
 }
 
-// narrow is a job as a program of another version has it: not all bodies fit.
+// narrow is the job of another version of the program: not all bodies fit.
 type narrow struct {
 	Name string `json:"name"`
 	N    int8   `json:"n"`

@@ -11,7 +11,7 @@ import (
 
 // This file is the access of workflow functions to their actor.
 
-// inRun returns the turn that a function of a run has, as the Context of its actor.
+// inRun returns the state of a run's actor and its Context, for a function of the run.
 func inRun[S any](of any) (*S, *Context, error) {
 	t, ok := of.(host.RunTurn)
 	if !ok {
@@ -45,8 +45,8 @@ func UpdateState[S, T any](ctx workflow.Context, name string, f func(*S, *Contex
 	})
 }
 
-// AwaitState waits until probe returns true of the actor's state, and returns the other result of
-// probe. The probe runs after turns that changed the state. It gets a copy, as queries do. It must
+// AwaitState waits until probe returns true for the actor's state, and returns probe's other
+// result. The probe runs after turns that changed the state. It gets a copy, as queries do. It must
 // not change anything that the copy points to, and must depend on nothing else.
 func AwaitState[S, T any](ctx workflow.Context, name string, probe func(S) (T, bool),
 	opts ...workflow.WaitOption) (T, error) {
@@ -72,10 +72,9 @@ func OnCommit[S any](sc *workflow.StepCtx, f func(*S, *Context) error) {
 	})
 }
 
-// StepTask returns what the body of a step may use of its actor: a node for calls to other actors,
-// streams to append to, and turns of its own ([Enter]). All of them end with the attempt. Their
-// effects are durable when they return, also if the step then fails, and happen again if the body
-// runs again.
+// StepTask returns the actor's Task for the body of a step. It calls other actors, appends to
+// streams and runs turns ([Enter]), all of which end with the attempt. Their effects are durable
+// when they return, even if the step then fails, and happen again if the body runs again.
 func StepTask(sc *workflow.StepCtx) *Task {
 	t, ok := sc.Host().(host.RunTask)
 	if !ok {
@@ -88,7 +87,7 @@ func StepTask(sc *workflow.StepCtx) *Task {
 	return newTask(stepTask{t, sc}, a.program.core)
 }
 
-// A stepTask is a task whose context is that of an attempt.
+// A stepTask is a task with the context of an attempt.
 type stepTask struct {
 	host.Task
 	sc *workflow.StepCtx
@@ -109,7 +108,7 @@ func (t stepTask) Turn(ctx context.Context, f func(state any, h host.Turn) error
 	})
 }
 
-// Call implements host.Node: a call without an end of its own ends with the attempt.
+// Call implements host.Node. A call whose context never ends is ended with the attempt.
 func (t stepTask) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
 	if ctx.Done() == nil {
 		ctx = t.sc
@@ -117,7 +116,7 @@ func (t stepTask) Call(ctx context.Context, r *host.Request) (host.Reply, error)
 	return t.Task.Call(ctx, r)
 }
 
-// noTask stands for the actor of a workflow that does not run in one.
+// noTask is the task of a workflow that does not run in an actor.
 type noTask struct{ host.Task }
 
 func (noTask) Self() host.Identity  { return host.Identity{} }

@@ -8,13 +8,13 @@ import (
 
 // A Schedule is a kind of recurring timer of an actor; its payload is a T. Bind its handler with
 // [OnSchedule]. Each actor has at most one schedule for each instance name. The name is "" unless
-// [Schedule.Named] says another.
+// [Schedule.Named] sets another.
 //
-// A run is a turn, and is done when its commit is durable. A run that fails leaves nothing
-// behind; it is recorded as failed, and the next tick comes as usual. The one run of Rule.At is
-// tried again, with growing pauses. Ticks are missed while the node is down, the
-// actor is paused or an earlier run is under way. By default one run makes up for all of them
-// ([Rule.Missed]). Runs of one schedule never overlap.
+// A run is a turn, and is done when its commit is durable. A run that fails leaves nothing behind;
+// it is recorded as failed, and the next tick comes as usual. The one run of Rule.At is tried
+// again, with growing pauses. Ticks are missed while the node is down, the actor is paused or an
+// earlier run is under way. By default one run makes up for all of them ([Rule.Missed]). Runs of
+// one schedule never overlap.
 //
 // Setting a schedule again replaces it. The same rule keeps its ticks, so a schedule may be set at
 // every wake. For a single appointment without a history there is [Alarm].
@@ -33,8 +33,8 @@ type schedule struct {
 // A Rule says when a schedule runs, and how.
 type Rule = handle.Rule
 
-// Missed says what happens to ticks of a schedule that are missed: while the node is down, the
-// actor is paused or an earlier run is under way.
+// Missed is the policy for ticks of a schedule that are missed: while the node is down, the actor
+// is paused or an earlier run is under way.
 type Missed = host.Missed
 
 // The policies for missed ticks; MissedOnce is the default. package host documents each.
@@ -45,8 +45,8 @@ const (
 )
 
 // NewSchedule declares a kind of schedule of t. The name has the form that [NewType] describes and
-// is unique among the type's schedules; or it is "*", which stands for every name that is not
-// declared: [Schedule.Named] says which. T must be encodable both as CBOR and as JSON.
+// is unique among the type's schedules. The name "*" stands for every name that is not declared;
+// [Schedule.Named] selects one. T must be encodable both as CBOR and as JSON.
 func NewSchedule[T, S any](t *Type[S], name string) *Schedule[S, T] {
 	c := coreOf(t)
 	payload := both[T](c)
@@ -58,8 +58,8 @@ func NewSchedule[T, S any](t *Type[S], name string) *Schedule[S, T] {
 
 // Named returns the schedule's instance of that name. Instances of one schedule run independently.
 // If the schedule was declared as "*", Named returns the schedule of that name instead. Using it
-// fails if the name does not have the form of names, or is declared by itself. [Context.Tick] tells
-// the handler which schedule runs.
+// fails if the name does not have the form of names, or has a declaration of its own. The handler
+// finds the running schedule in [Context.Tick].
 func (s *Schedule[S, T]) Named(name string) *Schedule[S, T] {
 	if s.decl.name == host.AnyName {
 		return &Schedule[S, T]{schedule: schedule{label: s.label.named(name), payload: s.payload}}
@@ -135,8 +135,8 @@ func (s *schedule) get(ctx Reader) (*host.Schedule, error) {
 }
 
 // List returns the instances of the schedule that are set, in the order of their names. If the
-// schedule was declared as "*", these are all schedules whose names are not declared by themselves,
-// in the order of names. It works in a turn and in a query.
+// schedule was declared as "*", it returns all schedules without a declaration of their own, in the
+// order of names. It works in a turn and in a query.
 func (s *Schedule[S, T]) List(ctx Reader) ([]handle.Scheduled[T], error) {
 	found, err := s.list(ctx)
 	if err != nil {
@@ -165,7 +165,7 @@ func (s *schedule) list(ctx Reader) ([]host.Schedule, error) {
 	return mine, err
 }
 
-// listName is the name to list schedules by: "" lists all.
+// listName returns the name by which to list schedules; "" lists all.
 func (s *schedule) listName() string {
 	if s.decl.name == host.AnyName {
 		return ""
@@ -178,7 +178,7 @@ func (s *schedule) mine(name string) bool {
 	return s.decl.name != host.AnyName || s.decl.core.find(kindSchedule, name) == nil
 }
 
-// A Tick is one run of a schedule, as its handler sees it.
+// A Tick describes one run of a schedule to its handler.
 type Tick = host.Tick
 
 // OnSchedule binds a schedule to a method of the state: OnSchedule(Nightly, (*Tenant).nightly).

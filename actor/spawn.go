@@ -17,7 +17,7 @@ import (
 func SpawnRun[S, In, Out any](ctx workflow.Context, name string, w *Workflow[S, In, Out],
 	key []string, in In, opts ...workflow.SpawnOption) (*workflow.Child[Out], error) {
 	core := w.decl.core
-	// The other actor's type has the definition that runs; this one has its name and codec.
+	// The definition that runs is the other actor type's; this one has its name and codec.
 	d := workflow.NewFunction(w.decl.name, func(workflow.Context, In) (out Out, err error) {
 		return out, Errorf(Internal, "%s runs in an actor", w.decl)
 	}, workflow.WithCodec(runCodec{core.codec}))
@@ -25,16 +25,16 @@ func SpawnRun[S, In, Out any](ctx workflow.Context, name string, w *Workflow[S, 
 	return workflow.Spawn(ctx, name, d, in, append([]workflow.SpawnOption{at}, opts...)...)
 }
 
-// maxIdempotencyKey is how long the idempotency key of a call may be, in bytes.
+// maxIdempotencyKey bounds the idempotency key of a call, in bytes.
 const maxIdempotencyKey = 255
 
-// CallFrom is Call in the body of a step, on the actor with that key. It has the idempotency key of
-// the step: the action runs once although the body may run again, for as long as replies are
-// remembered. A body may call each action of an actor once.
+// CallFrom is Call in the body of a step, on the actor with that key. It uses the idempotency key
+// of the step, so the action runs once even if the body runs again, while replies are remembered. A
+// body may call each action of an actor once.
 //
-// An error by which the actor refuses, such as FailedPrecondition, is permanent: the step is not
-// tried again, and nothing must be undone (workflow.Permanent). A body that has done something else
-// before the call also wraps workflow.ErrOutcomeUnknown.
+// A refusal of the actor, such as FailedPrecondition, is permanent: the step is not tried again,
+// and nothing must be undone (workflow.Permanent). A body with an effect before the call must also
+// wrap workflow.ErrOutcomeUnknown.
 func (a *Action[S, In, Out]) CallFrom(sc *workflow.StepCtx, key []string, in In,
 	opts ...CallOption) (out Out, err error) {
 	err = a.actFrom(sc, key, &in, &out, opts)

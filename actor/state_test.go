@@ -54,7 +54,7 @@ func behaviorOf[S any](t testing.TB, spec actor.Spec[S]) *host.Behavior {
 	return def.Behavior()
 }
 
-// saved returns what an actor with state s stores.
+// saved returns the stored form of an actor with state s.
 func saved[S any](t testing.TB, s S) ([]byte, error) {
 	t.Helper()
 	b := behaviorOf(t, actor.Spec[S]{OnCreate: func(p *S, _ *actor.Context) error { *p = s; return nil }})

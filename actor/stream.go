@@ -12,9 +12,9 @@ import (
 )
 
 // A Stream is a durable log of an actor, such as tokens of a model, lines of a build or changes of
-// a document. Its items are of type T. Turns and tasks append to it. Clients read the items that
-// are kept and follow new ones, each from a position of its own ([handle.Stream.Follow]). The
-// oldest items go when there are too many ([StreamConfig]).
+// a document. Its items are of type T. Turns and tasks append to it. Clients read the kept items
+// and follow new ones, each from its own position ([handle.Stream.Follow]). The oldest items are
+// removed when there are too many ([StreamConfig]).
 type Stream[S, T any] struct {
 	_ [0]func(S, T) // keeps types of other values from being converted into it
 	stream
@@ -43,8 +43,8 @@ type StreamConfig struct {
 }
 
 // NewStream declares a stream of t. The name has the form that [NewType] describes and is unique
-// among the type's streams; or it is "*", which stands for every name that is not declared, each a
-// stream of its own: [Stream.Named] says which. T must be encodable both as CBOR and as JSON.
+// among the type's streams. The name "*" stands for every name that is not declared, each a
+// separate stream; [Stream.Named] selects one. T must be encodable both as CBOR and as JSON.
 func NewStream[T, S any](t *Type[S], name string, cfg StreamConfig) *Stream[S, T] {
 	c := coreOf(t)
 	return &Stream[S, T]{stream: c.stream(name, both[T](c), &cfg)}
@@ -69,8 +69,8 @@ func (c *core) stream(name string, items *codec.Value, cfg *StreamConfig) stream
 	return stream{labelOf(c.declare(d)), items}
 }
 
-// Named returns the stream of that name, if the stream was declared as "*". A name that has not the
-// form of names, or is declared by itself, is reported when the stream is used.
+// Named returns the stream of that name, if the stream was declared as "*". Using a stream fails if
+// its name does not have the form of names, or has a declaration of its own.
 func (s *Stream[S, T]) Named(name string) *Stream[S, T] {
 	return &Stream[S, T]{stream: stream{s.label.named(name), s.items}}
 }
@@ -80,8 +80,8 @@ func (s *Stream[S, T]) Of(ref Ref[S]) handle.Stream[T] {
 	return handle.NewStream[T](ref.ref.site(s.label), s.items)
 }
 
-// An appender is what may append to a stream of the actor itself: *[Context], as part of the turn's
-// commit, and *[Task], in a turn of its own. Only they implement it.
+// An appender can append to a stream of its actor: *[Context], as part of the turn's commit, and
+// *[Task], in a separate turn. Only they implement it.
 type appender interface {
 	context.Context
 	Node
@@ -99,12 +99,12 @@ func (c *Context) appendItems(stream string, items [][]byte) (uint64, error) {
 	return c.turn.StreamAppend(stream, items)
 }
 
-// Append appends items, at most 1,000, to the actor's stream and returns the sequence of the last;
+// Append appends up to 1,000 items to the actor's stream and returns the sequence of the last;
 // without items it does nothing and returns 0. In a turn they are part of its commit; in a task
 // they are durable when Append returns.
 //
 // If Append fails in a turn, so does the turn, whether or not the handler looks at the error. The
-// error code is FailedPrecondition if the stream is closed, TooLarge if an item is.
+// error code is FailedPrecondition if the stream is closed, and TooLarge if an item is too large.
 func (s *Stream[S, T]) Append(ctx appender, items ...T) (uint64, error) {
 	return s.append(ctx, len(items), func(i int) any { return &items[i] })
 }
@@ -149,9 +149,9 @@ func (s *stream) Info(ctx Reader) (handle.StreamInfo, error) {
 	return ctx.reader().StreamInfo(s.name)
 }
 
-// Range ranges over the items of the actor's stream after a sequence, 0 for all, as far as they are
-// kept: the first may come later than asked for. It works in a turn and in a query, and reads page
-// by page. An error ends it.
+// Range ranges over the kept items of the actor's stream after a sequence, 0 for all. If the items
+// after it are gone, it begins with the oldest that is kept. It works in a turn and in a query, and
+// reads page by page. An error ends it.
 func (s *Stream[S, T]) Range(ctx Reader, after uint64) iter.Seq2[handle.Item[T], error] {
 	return func(yield func(handle.Item[T], error) bool) {
 		item := new(handle.Item[T]) // for all, which saves much
@@ -168,8 +168,8 @@ func (s *Stream[S, T]) Range(ctx Reader, after uint64) iter.Seq2[handle.Item[T],
 	}
 }
 
-// walk reads items into what place returns, and says when each is there. fresh asks place for
-// memory of its own.
+// walk decodes each item into the memory that place returns, and then calls there. If fresh is set,
+// place returns new memory.
 func (s *stream) walk(ctx Reader, after uint64,
 	place func(fresh bool, p *host.StreamItem, life string) any, there func() bool) error {
 	if err := s.inTurn(ctx); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// follow collects what Follow yields.
+// follow collects the results of Follow.
 func follow(ctx context.Context, s handle.Stream[job], after uint64) (got []string) {
 	for item, err := range s.Follow(ctx, handle.Position{After: after}) {
 		var gap *handle.GapError

@@ -44,9 +44,9 @@ func (c *Context) Go(name string, f func(*Task) error) error {
 	return c.fail(c.turn.Go(name, func(t host.Task) error { return f(newTask(t, core)) }))
 }
 
-// Enter runs f as a turn of the task's actor, on its state, and returns when what it did is
-// durable. Everything that holds for an action's turn holds for it: if f returns an error, nothing
-// is kept and Enter returns the error. It must not be called from within f.
+// Enter runs f as a turn of the task's actor, on its state, and returns when its effects are
+// durable. The rules of an action's turn hold: if f returns an error, nothing is kept and Enter
+// returns the error. It must not be called from within f.
 //
 // The error is f's own, or an [*Error] that says why the turn could not run.
 func Enter[S any](t *Task, f func(*S, *Context) error) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A nickname makes text of itself.
+// A nickname has its own text form.
 type nickname struct{ raw string }
 
 func (n nickname) MarshalText() ([]byte, error) { return []byte(n.raw), nil }
@@ -78,7 +78,7 @@ func TestTextThatIsNotUTF8IsRefusedInOutputsAndEvents(t *testing.T) {
 	}
 }
 
-// Wherever a type may hold text, what is not UTF-8 is refused.
+// Text that is not UTF-8 is refused in every type that may hold text.
 func TestTextIsLookedForInEveryTypeThatMayHoldIt(t *testing.T) {
 	type name string
 	bad := name("a\xff")
@@ -92,7 +92,7 @@ func TestTextIsLookedForInEveryTypeThatMayHoldIt(t *testing.T) {
 	}
 }
 
-// gives is an action that returns a value.
+// gives returns the binding of an action that returns a value.
 func gives[T any](v T) func(*actor.Type[counter]) actor.Binding[counter] {
 	return func(typ *actor.Type[counter]) actor.Binding[counter] {
 		return actor.On(actor.NewAction[actor.None, T](typ, "read"),

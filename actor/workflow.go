@@ -47,8 +47,7 @@ func (c *core) run(name string, in, out *codec.Value) run {
 // OnRun binds a workflow to its function: OnRun(Checkout, checkout). Values are encoded like the
 // actor's other values, and an [*Error] of a step reaches the function as an [*Error], unless
 // options say otherwise. A step is not tried again if it fails with an Error that is not marked
-// retryable and whose code rules out success, such as NotFound; a step's own policy decides that
-// for itself.
+// retryable and whose code rules out success, such as NotFound; a step's own policy replaces this.
 func OnRun[S, In, Out any](w *Workflow[S, In, Out], fn workflow.Func[In, Out], opts ...workflow.Option) Binding[S] {
 	if w == nil {
 		return Binding[S]{}
@@ -57,7 +56,7 @@ func OnRun[S, In, Out any](w *Workflow[S, In, Out], fn workflow.Func[In, Out], o
 	return Binding[S]{tie: w.tie(funcName(fn), p)}
 }
 
-// options are the options of a run that others come after.
+// options returns the default options of a run, which later options override.
 func (r *run) options() []workflow.Option {
 	return []workflow.Option{
 		workflow.WithCodec(runCodec{r.decl.core.codec}), workflow.WithError[*Error](errorName),
@@ -104,7 +103,7 @@ func worthAgain(err error) bool {
 // errorName is the name under which an Error is stored in histories.
 const errorName = "actor.Error"
 
-// runCodec encodes what runs store as the actor's other values are encoded.
+// runCodec encodes the stored values of runs like the actor's other values.
 type runCodec struct{ codec *codec.Codec }
 
 // Encode implements workflow.Codec.
@@ -124,8 +123,8 @@ func (c runCodec) Decode(data []byte, v any) error {
 }
 
 // Start starts a run in a turn of the actor itself, as part of its commit. The run goes on when the
-// turn is durable. Starting again with the same input finds the run that is there, live or ended.
-// The error code is AlreadyExists if the actor has another run.
+// turn is durable. Starting again with the same input finds the existing run, live or ended. The
+// error code is AlreadyExists if the actor has another run.
 //
 // If Start fails, so does the turn, whether or not the handler looks at the error.
 func (w *Workflow[S, In, Out]) Start(ctx *Context, in In, opts ...handle.StartOption) (handle.Started, error) {

@@ -16,16 +16,14 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// Config changes how the node of a test is run. The zero value is what Run uses.
+// Config changes how the node of a test runs. Run uses the zero value.
 type Config struct {
 	// Options, if not nil, changes the node's options before each start. Dir, Disk, Actors and
 	// Logger are set already.
 	Options func(*runtime.Options)
-	// Seed makes what survives a crash reproducible: which of the blocks that were not synced do. 0
-	// means 1.
+	// Seed makes crashes reproducible: it decides which unsynced blocks survive. 0 means 1.
 	Seed uint64
-	// UnsyncedPercent is the chance of each block that was not synced to survive a crash, from 0 to
-	// 100.
+	// UnsyncedPercent is the chance of each unsynced block to survive a crash, from 0 to 100.
 	UnsyncedPercent int
 }
 
@@ -60,13 +58,13 @@ type Harness struct {
 	definitions []actor.Definition
 	random      *rand.Rand
 
-	// turn is held by Crash and Restart. It is a channel because they let virtual time pass, which
-	// a test that waits for a mutex would prevent.
+	// turn is held by Crash and Restart. It is a channel because virtual time must pass while they
+	// run, and a goroutine that waits for a mutex would stop it.
 	turn chan struct{}
 	node atomic.Pointer[node]
 }
 
-// A node is what a Harness runs, on what disk.
+// A node is the runtime of a Harness and its disk.
 type node struct {
 	disk *engine.Disk
 	rt   *runtime.Runtime
@@ -139,8 +137,8 @@ func (h *Harness) deploy(disk *engine.Disk, definitions []actor.Definition) {
 // Disk returns the memory disk of the node that runs now, to make it fail or fill up.
 func (h *Harness) Disk() *engine.Disk { return h.node.Load().disk }
 
-// Settle waits until the node has nothing to do but wait for time to pass: messages are handled,
-// alarms that are due have fired.
+// Settle waits until the node only waits for time to pass: messages are handled, and due alarms
+// have rung.
 func (h *Harness) Settle() { synctest.Wait() }
 
 // Call implements actor.Node.
@@ -196,7 +194,7 @@ func (h *Harness) Inspect(typ string, key ...string) []host.StoredKey {
 	}
 }
 
-// Events returns the kept events of an actor, from the first, that are durable by now.
+// Events returns the durable events of an actor that are kept, from the first.
 func (h *Harness) Events(typ string, key ...string) []host.EmittedEvent {
 	h.t.Helper()
 	s, err := h.Runtime().

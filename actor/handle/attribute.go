@@ -11,15 +11,15 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// An Attribute is a value that actors of a type are found by: its plan, its owner, when it was paid
-// for. It is part of the commits of the actor, which has no value until Set. Package actor declares
-// attributes.
+// An Attribute is a value by which actors of a type are found, such as a plan, an owner or the time
+// of a payment. It is part of the commits of the actor, and has no value until Set. Package actor
+// declares attributes.
 type Attribute[T any] struct {
 	_ [0]func(T) // keeps types of other values from being converted into it
 	attribute
 }
 
-// An attribute is an Attribute without its Go type: it gets pointers to values.
+// An attribute is an Attribute without its Go type: it takes pointers to values.
 type attribute struct {
 	of    any // the actor type
 	name  string
@@ -40,7 +40,7 @@ type Reader interface {
 	Version() uint64
 }
 
-// Set sets the value. Setting the value that the actor has writes nothing.
+// Set sets the value. Setting the same value again writes nothing.
 //
 // If Set fails, so does the turn, whether or not the handler looks at the error.
 func (a *Attribute[T]) Set(ctx Turn, value T) error { return a.set(ctx, &value) }
@@ -107,7 +107,7 @@ func (a *attribute) get(ctx Reader, value any) (bool, error) {
 	return true, nil
 }
 
-// Is returns the condition that the attribute has a value, for [FindQuery].Where.
+// Is returns the condition that the attribute equals value, for [FindQuery].Where.
 func (a *Attribute[T]) Is(value T) string { return a.is(&value) }
 
 func (a *attribute) is(value any) string {
@@ -123,7 +123,7 @@ func (a *attribute) is(value any) string {
 	return a.name + "=" + time.UnixMilli(v.Number).UTC().Format(time.RFC3339Nano)
 }
 
-// scope returns the turn or query, if it is of an actor of the attribute's type.
+// scope returns the turn or query, if its actor has the attribute's type.
 func (a *attribute) scope(ctx context.Context) (site.Scope, error) {
 	s, ok := ctx.Value(site.ScopeKey{}).(site.Scope)
 	switch {
@@ -135,7 +135,7 @@ func (a *attribute) scope(ctx context.Context) (site.Scope, error) {
 	return s, nil
 }
 
-// hosted returns what value points to as the host has it.
+// hosted returns the host's form of the value that value points to.
 func (a *attribute) hosted(value any) host.AttributeValue {
 	switch v := value.(type) { // most types, without reflection
 	case *string:
@@ -150,8 +150,8 @@ func (a *attribute) hosted(value any) host.AttributeValue {
 	return hosted(a.kind, reflect.ValueOf(value).Elem())
 }
 
-// milliseconds returns a time in Unix milliseconds: the last there are of one beyond them, which no
-// attribute may have.
+// milliseconds returns a time in Unix milliseconds. If they overflow, it returns the greatest
+// number, which no attribute may have.
 func milliseconds(t time.Time) int64 {
 	ms := t.UnixMilli()
 	if time.UnixMilli(ms).Unix() != t.Unix() {
@@ -178,14 +178,14 @@ func hosted(kind host.AttributeKind, v reflect.Value) host.AttributeValue {
 type FindQuery struct {
 	// Prefix has the first parts of the keys.
 	Prefix []string
-	// Where has conditions that all hold: a field or an attribute, one of = != < <= > >=, and a
-	// value, as in "plan=pro", "size>1MiB", "updated<2026-01-31" or "state=failed". [Attribute.Is]
-	// makes one. An actor without the attribute meets no condition on it. docs/guides/find.md lists
-	// the fields.
+	// Where has conditions that must all hold: a field or an attribute, one of = != < <= > >=, and
+	// a value, as in "plan=pro", "size>1MiB", "updated<2026-01-31" or "state=failed".
+	// [Attribute.Is] makes one. An actor without the attribute meets no condition on it.
+	// docs/guides/find.md lists the fields.
 	Where []string
-	// Sort is "key", "state", "size", "updated" or an attribute, after "-" from the last to the
-	// first. Actors without the attribute are left out. Sizes are in order to an eighth, and
-	// updates to the minute. Without Sort, the order is that of the index which finds the actors.
-	// An actor whose value changes meanwhile may be missed, or come again.
+	// Sort is "key", "state", "size", "updated" or an attribute; "-" before it reverses the order.
+	// Actors without the attribute are left out. Sizes are in order to an eighth, and updates to
+	// the minute. Without Sort, the order is that of the index which finds the actors. An actor
+	// whose value changes meanwhile may be missed, or appear again.
 	Sort string
 }

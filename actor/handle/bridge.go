@@ -14,7 +14,7 @@ import (
 
 // The functions of this file are for package actor: they take types of internal packages.
 
-// NewQueue makes a handle of a queue. lock is the queue's own time of locks.
+// NewQueue makes a handle of a queue. lock is how long the queue locks messages.
 func NewQueue[In, Out any](at site.Site, body, reply *codec.Value, lock time.Duration) Queue[In, Out] {
 	return Queue[In, Out]{queue: &queue{at, body, reply, lock}}
 }
@@ -24,7 +24,7 @@ func NewStream[T any](at site.Site, items *codec.Value) Stream[T] {
 	return Stream[T]{stream: &stream{at, items}}
 }
 
-// NewDeadLetters makes a handle of the messages that an actor gave up.
+// NewDeadLetters makes a handle of the dead letters of an actor.
 func NewDeadLetters(at site.Site) DeadLetters[DeadLetter] {
 	with := func(m site.Counting[host.SendSelectInput]) selection {
 		return selecting(&at, m,
@@ -79,8 +79,8 @@ func ReadSchedule[T any](h *host.Schedule, payload *codec.Value, contract string
 	return s, err
 }
 
-// NewSchedule makes a handle of an instance of a schedule. all is where List looks, and mine
-// reports whether a schedule of that name is of the contract.
+// NewSchedule makes a handle of an instance of a schedule. all is the site that List reads, and
+// mine reports whether a schedule of that name belongs to the contract.
 func NewSchedule[T any](at site.Site, instance string, payload *codec.Value, all site.Site,
 	mine func(string) bool) Schedule[T] {
 	return Schedule[T]{schedule: &schedule{at, instance, payload, all, mine}}
@@ -94,7 +94,7 @@ func NewRun[In, Out any](at site.Site, in, out *codec.Value) Run[In, Out] {
 	return Run[In, Out]{run: &run{at, in, out}}
 }
 
-// SendRequest is the request that sends messages with the same options.
+// SendRequest returns the request that sends messages with the same options.
 func SendRequest[In any](at *site.Site, encode *codec.Value, s *site.Sending, bodies []In,
 	reply bool) (*host.Request, error) {
 	return sendRequest(at, encode, s, valuesOf(bodies), reply)
@@ -136,8 +136,8 @@ func sendRequest(at *site.Site, encode *codec.Value, s *site.Sending, bodies val
 	return r, err
 }
 
-// plainKeys returns keys as they stand in requests, where an element's type is all that JSON tells
-// apart.
+// plainKeys returns keys in the form of requests, whose elements have the types that JSON
+// distinguishes.
 func plainKeys(keys []tuple.Tuple) ([][]any, error) {
 	var out [][]any
 	for _, key := range keys {
@@ -156,7 +156,7 @@ func plainKeys(keys []tuple.Tuple) ([][]any, error) {
 	return out, nil
 }
 
-// NewStart is the start of a run with options.
+// NewStart returns the start of a run with options.
 func NewStart(workflow string, opts []StartOption) host.RunStart {
 	s := host.RunStart{Workflow: workflow}
 	for _, o := range opts {

@@ -16,10 +16,10 @@ type DeadLetters[M any] struct {
 	list func(context.Context) iter.Seq2[M, error]
 }
 
-// The deadLetters are DeadLetters without their Go type: what is done to some, or to all.
+// deadLetters are DeadLetters without their Go type.
 type deadLetters struct{ requeue, remove selection }
 
-// A selection does something to the messages of ids, or to all, and counts them.
+// A selection applies a method to the messages of ids, or to all, and counts them.
 type selection func(ctx context.Context, ids []uint64, all bool) (int64, error)
 
 // List ranges over the messages in the order of their ids. It reads page by page. If a body does

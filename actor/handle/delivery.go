@@ -12,12 +12,12 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// maxCause is how much of an error is kept with a message, in bytes.
+// maxCause bounds the text of an error that is kept with a message, in bytes.
 const maxCause = 1024
 
-// A ReceiveConfig says how [Queue.Receive] receives. Zero fields have defaults.
+// A ReceiveConfig configures [Queue.Receive]. Zero fields have defaults.
 type ReceiveConfig struct {
-	// Max is how many messages to take at most: 1 to 1,000; 0 is one.
+	// Max bounds the messages to receive, 1 to 1,000; 0 is one.
 	Max int
 	// Wait is how long to wait for the first message; 0 does not wait.
 	Wait time.Duration
@@ -35,7 +35,7 @@ type Message struct {
 	Priority int
 	Sent     time.Time
 	DedupID  string
-	// WantReply: the sender waits for the reply.
+	// WantReply is set if the sender waits for the reply.
 	WantReply bool
 }
 
@@ -81,10 +81,10 @@ func (l *lease) GiveUp(ctx context.Context, cause error) error {
 	return l.nack(ctx, cause, nil, true)
 }
 
-// Receive takes messages out of a queue with workers and locks them. It returns none if none came
-// in time. An actor that does not exist has none, and Receive does not create it; the first send,
-// while Receive waits, does. If ctx ends during a call, the messages that the call locked return to
-// the queue when their locks end.
+// Receive takes messages out of a queue with workers and locks them. It returns none if none arrive
+// in time. A missing actor has none, and Receive does not create it; a send while Receive waits
+// does. If ctx ends during a call, the messages that the call locked return to the queue when their
+// locks end.
 //
 // A message whose body does not decode is given back as a failed attempt; that is an error only if
 // there is no other message. The error code is FailedPrecondition if the actor itself handles the
@@ -106,8 +106,7 @@ func (q Queue[In, Out]) Receive(ctx context.Context, cfg ReceiveConfig) ([]*Deli
 	return nil, err
 }
 
-// open fills in what a Delivery has of a received message: all but the body if that does not
-// decode.
+// open fills in a Delivery from a received message: all except the body if that does not decode.
 func (q *queue) open(m *host.ReceivedMessage, l *lease, message *Message, body any) error {
 	l.of, l.queue, l.id, l.receipt, l.until = q, m.Queue, m.ID, m.Receipt, m.LockedUntil
 	*message = Message{
@@ -116,7 +115,7 @@ func (q *queue) open(m *host.ReceivedMessage, l *lease, message *Message, body a
 	return q.decodeBody(m.ID, m.Body, body)
 }
 
-// encodeReply encodes what v points to.
+// encodeReply encodes the reply that v points to.
 func (q *queue) encodeReply(v any) (host.Raw, error) {
 	if q.reply.IsNone() {
 		return nil, nil
@@ -128,7 +127,7 @@ func (q *queue) encodeReply(v any) (host.Raw, error) {
 	return raw, nil
 }
 
-// receive waits for messages for as long as cfg says.
+// receive waits for messages for up to cfg.Wait.
 func (q *queue) receive(ctx context.Context, cfg ReceiveConfig) ([]host.ReceivedMessage, error) {
 	until := time.Now().Add(cfg.Wait)
 	for left := cfg.Wait; ; {
@@ -147,8 +146,8 @@ func (q *queue) receive(ctx context.Context, cfg ReceiveConfig) ([]host.Received
 
 // A lease is a worker's hold on a message: a Delivery without its Go types.
 //
-//  1. calling is held over each call about the message, so that extending its lock is never taken
-//     for losing it because it was settled meanwhile. It is locked before mu.
+//  1. calling is held during each call about the message. Otherwise an extension that meets a
+//     settled message would be taken for a lost lock. It is locked before mu.
 //  2. Once it is over, the message gets no more requests.
 type lease struct {
 	of      *queue
@@ -211,7 +210,7 @@ func (l *lease) nack(ctx context.Context, cause error, delayMS *int64, dead bool
 	return release(ctx, l, method.QueueNack, &in)
 }
 
-// release settles a message with a method for that.
+// release settles a message with the method m.
 func release[In any](ctx context.Context, l *lease, m method.Typed[In, host.QueueSettleOutput], in *In) error {
 	l.calling.Lock()
 	defer l.calling.Unlock()
@@ -250,7 +249,7 @@ func (l *lease) Extend(ctx context.Context, lock time.Duration) error {
 	return nil
 }
 
-// destroyed says of an actor that is not there that it was destroyed: it has had a message.
+// destroyed returns Destroyed for a missing actor, which must have existed: it had a message.
 func destroyed(err error) error {
 	if host.CodeOf(err) == host.NotFound {
 		return host.Errorf(host.Destroyed, "the actor was destroyed")
@@ -258,7 +257,7 @@ func destroyed(err error) error {
 	return err
 }
 
-// end notes how the lease ended, and returns what to say of it from now on.
+// end records how the lease ended, and returns its error from now on.
 func (l *lease) end(how *bool) error {
 	l.mu.Lock()
 	*how = true

@@ -1,5 +1,5 @@
-// Package handle has the calls of callers and operators to one actor: to its queues, streams,
-// schedules, connections and workflow runs. The method Of of a contract value returns a handle:
+// Package handle calls the queues, streams, schedules, connections and workflow runs of one actor,
+// for callers and operators. The method Of of a contract value returns a handle:
 //
 //	sent, err := tenants.Mail.Of(tenants.Tenants.Ref(node, "acme")).Send(ctx, letter)
 //
@@ -10,7 +10,7 @@
 // Errors are an [*host.Error], which package actor calls Error. The code is InvalidArgument for a
 // bad reference, name or option, and NotFound if there is no such actor. These calls create a
 // missing actor instead: [Queue.Send], [Queue.SendAll], [Queue.Ask], [Schedule.Set],
-// [Stream.Append], [Run.Start], [Run.Import] and [Run.Fork]. For [Queue.Receive] and [Queue.Work]
-// its queue is empty. Any call may fail with a code of the node, such as Unavailable, Overloaded or
-// DeadlineExceeded. The comment of a method names its other codes.
+// [Stream.Append], [Run.Start], [Run.Import] and [Run.Fork]. For [Queue.Receive] and [Queue.Work] a
+// missing actor has an empty queue. Any call may fail with a code of the node, such as Unavailable,
+// Overloaded or DeadlineExceeded. The comment of a method names its other codes.
 package handle

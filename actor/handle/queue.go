@@ -20,8 +20,8 @@ type Queue[In, Out any] struct {
 	*queue
 }
 
-// A queue is a Queue without its Go types: it gets pointers to bodies and replies. The work of each
-// handle is in such a type, because what is generic is compiled for each type of a program.
+// A queue is a Queue without its Go types: it takes pointers to bodies and replies. Each handle
+// does its work in such a type, because generic code is compiled for each type of a program.
 type queue struct {
 	site  site.Site
 	body  *codec.Value
@@ -46,7 +46,7 @@ type SendOption = site.SendOption
 // The error code is Overloaded if the queue is full, TooLarge if the body is over the queue's
 // limit, and FailedPrecondition in a turn, because the message would not be part of the turn's
 // commit. Turns use actor.Queue.Put and actor.Queue.Post. See actor.QueueConfig for the limits of a
-// queue; a delay and a time to live are at most 30 days.
+// queue; a delay and a time to live are up to 30 days.
 func (q Queue[In, Out]) Send(ctx context.Context, body In, opts ...SendOption) (Sent, error) {
 	sent, err := q.send(ctx, valuesOf([]In{body}), false, opts)
 	if err != nil {
@@ -136,8 +136,7 @@ func (q *queue) ask(ctx context.Context, body values, reply any, opts []SendOpti
 	return nil
 }
 
-// result waits for the reply to a message, or the error of its last attempt, for as long as ctx
-// lasts.
+// result waits for the reply to a message, or the error of its last attempt, until ctx ends.
 func (q *queue) result(ctx context.Context, id uint64) (host.Raw, error) {
 	var pause site.Pacer
 	for {
@@ -181,12 +180,12 @@ type Listed[In any] struct {
 	Priority int
 	Attempts int
 	Sent     time.Time
-	// Due is when a delayed or locked message can be received, Expires when it becomes a dead
-	// letter unless it is; zero if there is no such time.
+	// Due is when a delayed or locked message can be received. Expires is when it becomes a dead
+	// letter if it was not received. Both are zero if there is no such time.
 	Due, Expires time.Time
 	DedupID      string
-	// Error is why the last attempt failed, with details that a sender is not told; Tried is when
-	// it failed; Died when the message became a dead letter.
+	// Error is why the last attempt failed, with details that senders do not get; Tried is when it
+	// failed; Died is when the message became a dead letter.
 	Error       string
 	Tried, Died time.Time
 }
@@ -263,7 +262,7 @@ func listed[In any](
 	}
 }
 
-// fill makes l a message that was listed.
+// fill fills in l from a listed message.
 func (l *Listed[In]) fill(q *queue, m *host.ListedMessage) error {
 	*l = Listed[In]{
 		ID: m.ID, Queue: m.Queue, State: m.State, Priority: m.Priority, Attempts: m.Attempts, Sent: m.Sent, DedupID: m.DedupID,

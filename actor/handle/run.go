@@ -16,8 +16,8 @@ import (
 // operators. Made by actor.Workflow.Of. Safe for concurrent use.
 //
 // The error code of each method is NotFound if the actor has no run, except where the method starts
-// one, and FailedPrecondition with the reason if the state of the run does not allow the call. A
-// History of no run has no entries.
+// one, and FailedPrecondition with the reason if the state of the run does not allow the call.
+// Without a run, History has no entries.
 type Run[In, Out any] struct {
 	_ [0]func(In, Out) // keeps types of other values from being converted into it
 	*run
@@ -57,15 +57,15 @@ func (replace) applyImport(in *host.WorkflowImportInput) { in.Replace = true }
 // replaces a live run.
 func Replace() StartOption { return replace{} }
 
-// UpTo makes a run of a recording go on after an entry of the recording, as if nothing had happened
+// UpTo continues a run of a recording after an entry of the recording, as if nothing had happened
 // since.
 func UpTo(entry wfhost.EntryID) ImportOption {
 	return importOption(func(in *host.WorkflowImportInput) { in.UpTo = string(entry) })
 }
 
 // Start starts a run and returns when that is durable. The first call creates the actor. Starting
-// again with the same input finds the run that is there, live or ended. The error code is
-// AlreadyExists if the actor has another run.
+// again with the same input finds the existing run, live or ended. The error code is AlreadyExists
+// if the actor has another run.
 func (r Run[In, Out]) Start(ctx context.Context, in In, opts ...StartOption) (Started, error) {
 	return r.start(ctx, &in, opts)
 }
@@ -92,8 +92,8 @@ func (r *run) Status(ctx context.Context) (wfhost.RunStatus, error) {
 
 // Result waits until the run has ended, and returns the result of its function, which is durable.
 // If the run failed, the error has the code of the failure, or FailedPrecondition. If the run was
-// cancelled or terminated, the code is Canceled. If the actor is
-// destroyed first, it is Destroyed, and if ctx ends first, DeadlineExceeded or Canceled.
+// cancelled or terminated, the code is Canceled. If the actor is destroyed first, it is Destroyed,
+// and if ctx ends first, DeadlineExceeded or Canceled.
 func (r Run[In, Out]) Result(ctx context.Context) (Out, error) {
 	var out Out
 	err := r.result(ctx, &out)
@@ -134,7 +134,7 @@ func (r *run) result(ctx context.Context, out any) error {
 	}
 }
 
-// runFailure is the error of a run that did not complete.
+// runFailure returns the error of a run that did not complete.
 func runFailure(r *host.WorkflowResultOutput) *host.Error {
 	code := host.FailedPrecondition
 	if r.State != wfhost.StateFailed {
@@ -154,7 +154,7 @@ func runFailure(r *host.WorkflowResultOutput) *host.Error {
 	return e.With("state", string(r.State)).With("run", r.Run)
 }
 
-// control does something to the run of an actor.
+// control calls a method that controls the run of an actor.
 func (r *run) control(
 	ctx context.Context, m method.Typed[host.WorkflowControlInput, method.None], reason, entry string,
 ) error {
@@ -174,14 +174,14 @@ func (r *run) Terminate(ctx context.Context, reason string) error {
 	return r.control(ctx, method.WorkflowTerminate, reason, "")
 }
 
-// Pause stops the run until Resume. Attempts of steps that are under way are finished, and what
-// they come to is kept; only the functions of StepCtx.OnCommit wait, in memory, for Resume.
+// Pause stops the run until Resume. Running attempts of steps are finished, and their results are
+// kept; only the functions of StepCtx.OnCommit wait, in memory, for Resume.
 func (r *run) Pause(ctx context.Context, reason string) error {
 	return r.control(ctx, method.WorkflowPause, reason, "")
 }
 
-// Resume continues a paused run, whatever paused it. A run that does not fit its code is paused
-// again.
+// Resume continues a paused run, regardless of the cause. A run that does not fit its code is
+// paused again.
 func (r *run) Resume(ctx context.Context) error {
 	return r.control(ctx, method.WorkflowResume, "", "")
 }
@@ -193,7 +193,7 @@ func (r *run) Retry(ctx context.Context, entry wfhost.EntryID) error {
 
 // Rewind removes an entry and everything after it from the history, and the run goes on from there.
 // The run may have ended: then its result is gone, and [Run.Result] waits again. A run that was
-// terminated, or whose result its parent has, cannot be rewound.
+// terminated, or whose parent has its result, cannot be rewound.
 func (r *run) Rewind(ctx context.Context, entry wfhost.EntryID) error {
 	return r.control(ctx, method.WorkflowRewind, "", string(entry))
 }
@@ -266,7 +266,7 @@ func (r *run) Export(ctx context.Context) ([]byte, error) {
 	return out.Recording, err
 }
 
-// Import makes a run of a recording. The run goes on from the end of the recording, or from an
+// Import makes a run from a recording. The run goes on from the end of the recording, or from an
 // entry ([UpTo]). The error codes are those of [Run.Start]; the code is InvalidArgument if the
 // recording does not decode, and NotFound if the type does not have its workflow.
 func (r *run) Import(ctx context.Context, recording []byte, opts ...ImportOption) (Started, error) {
@@ -277,7 +277,7 @@ func (r *run) Import(ctx context.Context, recording []byte, opts ...ImportOption
 	return site.Ask(ctx, &r.site, method.WorkflowImport, &in)
 }
 
-// Fork copies the run with its history to another actor, where the copy goes on by itself. The
+// Fork copies the run with its history to another actor, where the copy goes on independently. The
 // state and the other data of the actor are not copied. The error codes are those of [Run.Import].
 func (r Run[In, Out]) Fork(ctx context.Context, to Run[In, Out], opts ...ImportOption) (Started, error) {
 	return r.fork(ctx, to.run, opts)

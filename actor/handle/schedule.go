@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// A Rule says when a schedule runs, and how. Set one of Cron, Every and At. The other zero fields
-// have defaults. Rules are comparable.
+// A Rule determines when and how a schedule runs. Set one of Cron, Every and At. The other zero
+// fields have defaults. Rules are comparable.
 type Rule struct {
 	// Cron is an expression of five fields: minute, hour, day of month, month and day of week; of
 	// six with seconds first; or a descriptor such as "@daily".
@@ -21,16 +21,16 @@ type Rule struct {
 	// Every is a fixed interval of at least a second, in whole milliseconds, counted from the time
 	// when the schedule is set.
 	Every time.Duration
-	// At is the time of a single run. One that has passed runs after the commit. The schedule ends
-	// with its run.
+	// At is the time of a single run. A past time runs after the commit. The schedule ends with its
+	// run.
 	At time.Time
 
-	// Missed is what happens to missed ticks; "" is MissedOnce.
+	// Missed is the policy for missed ticks; "" is MissedOnce.
 	Missed host.Missed
-	// CatchUp is how many of the latest missed ticks MissedAll makes up for, at most 10,000; 0 is
+	// CatchUp is how many of the latest missed ticks MissedAll makes up for, up to 10,000; 0 is
 	// 100.
 	CatchUp int
-	// KeepRuns is how many runs the history keeps, at most 1,000; 0 is 100, negative is none.
+	// KeepRuns is how many runs the history keeps, up to 1,000; 0 is 100, negative is none.
 	KeepRuns int
 }
 
@@ -53,7 +53,7 @@ type Scheduled[T any] struct {
 	Name, Instance string
 	Rule           Rule
 	Payload        T
-	// Next is the tick that comes next; zero when there is none.
+	// Next is the next tick; zero if there is none.
 	Next time.Time
 	// Runs counts the runs, Attempts the failures of the current tick, Skipped the ticks that were
 	// missed and not made up for.
@@ -79,7 +79,7 @@ type schedule struct {
 	site     site.Site
 	instance string
 	payload  *codec.Value
-	// all is where List looks, and mine reports whether a schedule of that name is of the contract.
+	// all is the site that List reads. mine reports whether a name belongs to the contract.
 	all  site.Site
 	mine func(name string) bool
 }
@@ -135,8 +135,7 @@ func schedules(ctx context.Context, at *site.Site) ([]host.Schedule, error) {
 }
 
 // List returns the instances of the schedule that are set, in the order of their names. For a
-// schedule that is declared as "*", these are all schedules whose names are not declared by
-// themselves.
+// schedule declared as "*", it returns all schedules without a declaration of their own.
 func (s Schedule[T]) List(ctx context.Context) ([]Scheduled[T], error) {
 	found, err := schedules(ctx, &s.all)
 	var list []Scheduled[T]

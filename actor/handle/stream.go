@@ -34,8 +34,8 @@ type Position struct {
 	// After is the sequence of the last item that the reader has; 0 for none.
 	After uint64
 	// Life is the id of the actor's life that After counts in. If the actor was destroyed and
-	// created again since, the reader is told, and begins with the first item of the present life.
-	// "" is the present life, whichever it is.
+	// created again since, reading reports a reset and begins with the first item of the present
+	// life. "" is the present life.
 	Life string
 }
 
@@ -56,31 +56,31 @@ func (i Item[T]) Position() Position { return Position{After: i.Sequence, Life: 
 type Page[T any] struct {
 	// Missed counts the items between the position and the first of Items that are no longer kept.
 	Missed uint64
-	// Reset: the position belongs to another life of the actor, which was destroyed and created
-	// again, or restored. Items and Missed begin with the first item of the present life.
+	// Reset is set if the position belongs to another life of the actor, which was destroyed and
+	// created again, or restored. Items and Missed begin with the first item of the present life.
 	Reset bool
 	Items []Item[T]
 	// Next is the position after Items, to continue from.
 	Next Position
-	// Closed: the stream is closed, and nothing comes after Items.
+	// Closed is set if the stream is closed and nothing comes after Items.
 	Closed bool
 }
 
-// A ReadConfig says how [Stream.Read] reads. Zero fields have defaults.
+// A ReadConfig configures [Stream.Read]. Zero fields have defaults.
 type ReadConfig struct {
-	// Max is how many items to read at most: 1 to 1,000; 0 is 100.
+	// Max bounds the items to read, 1 to 1,000; 0 is 100.
 	Max int
 	// Wait is how long to wait for the first item; 0 does not wait.
 	Wait time.Duration
 }
 
-// A GapError says that items after the position of a reader are no longer kept. The reader may go
-// on after them.
+// A GapError says that items after a reader's position are no longer kept. The reader may go on
+// after them.
 type GapError struct {
 	// Missed counts the items.
 	Missed uint64
-	// Reset: the position belongs to another life of the actor. The items that follow begin with
-	// the first of the present life, Missed of which are no longer kept.
+	// Reset is set if the position belongs to another life of the actor. Missed then counts from
+	// the first item of the present life.
 	Reset bool
 }
 
@@ -167,7 +167,7 @@ func (s Stream[T]) Read(ctx context.Context, from Position, cfg ReadConfig) (Pag
 	return page, nil
 }
 
-// fill makes i an item that was read.
+// fill fills in i from an item that was read.
 func (i *Item[T]) fill(s *stream, r *host.ReadStreamItem, life string) error {
 	i.Sequence, i.Life, i.Time = r.Sequence, life, r.Time
 	return s.decode(r, &i.Value)
@@ -180,8 +180,8 @@ func (s *stream) decode(r *host.ReadStreamItem, value any) error {
 	return nil
 }
 
-// wait reads until there is something to tell, or for as long as cfg says. From then on from has a
-// life.
+// wait reads until there is something to return, or cfg.Wait has passed. It sets from.Life if it
+// reads again.
 func (s *stream) wait(ctx context.Context, from *Position, cfg ReadConfig, out *host.StreamReadOutput) error {
 	until := time.Now().Add(cfg.Wait)
 	for {
@@ -207,7 +207,7 @@ func (s *stream) read(ctx context.Context, from Position, cfg ReadConfig, out *h
 
 // Follow ranges over the items of the stream after a position, each once and in order, and waits
 // for new items. It ends after the last item of a closed stream. It continues after temporary
-// errors, such as a paused actor or a restart of the node, for as long as ctx lasts.
+// errors, such as a paused actor or a restart of the node, until ctx ends.
 //
 // Follow stays in one life of the actor. When the actor is destroyed, Follow ends with the error
 // code Destroyed, whether or not the actor is created again.
@@ -227,7 +227,7 @@ func (s Stream[T]) Follow(ctx context.Context, from Position) iter.Seq2[Item[T],
 	}
 }
 
-// follow yields what Follow does: an item and the life it is of, or an error.
+// follow yields each item with its life, or an error, for Follow.
 func (s *stream) follow(ctx context.Context, from Position, yield func(*host.ReadStreamItem, string, error) bool) {
 	var pause site.Pacer
 	at, begun := from, false
@@ -259,7 +259,7 @@ func (s *stream) follow(ctx context.Context, from Position, yield func(*host.Rea
 	}
 }
 
-// deliver yields what was read after a position, and returns the position after it and whether to
+// deliver yields the items read after a position. It returns the position after them and whether to
 // go on.
 func (s *stream) deliver(
 	out *host.StreamReadOutput, after uint64, yield func(*host.ReadStreamItem, string, error) bool,

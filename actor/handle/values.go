@@ -1,6 +1,6 @@
 package handle
 
-// The values are n values of a caller, for what is not generic: at points to one of them.
+// values are n values of a caller, for code that is not generic. at returns a pointer to one.
 type values struct {
 	n  int
 	at func(i int) any

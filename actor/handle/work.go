@@ -15,15 +15,15 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// minSettle is how long settling a message is tried at least, however little of its lock is left.
+// minSettle is the least time to try to settle a message, even if its lock ends sooner.
 const minSettle = time.Second
 
-// A WorkConfig says how [Queue.Work] works. Zero fields have defaults.
+// A WorkConfig configures [Queue.Work]. Zero fields have defaults.
 type WorkConfig struct {
 	// Workers is how many messages are handled at a time; 0 is one.
 	Workers int
-	// Lock is how long a message is locked and the lock then extended, 1 ms to 30 days; 0 is the
-	// queue's time.
+	// Lock is how long a message is locked, and again with each extension, 1 ms to 30 days; 0 is
+	// the queue's time.
 	Lock time.Duration
 }
 
@@ -83,7 +83,7 @@ func (q *queue) work(ctx context.Context, cfg WorkConfig, open opener) error {
 	return c.run(ctx)
 }
 
-// An opener returns the lease of a message and what handles the message.
+// An opener returns the lease of a message and its handler.
 type opener func(*host.ReceivedMessage) (*lease, handler)
 
 // A handler handles one message and returns a pointer to the reply.
@@ -100,7 +100,7 @@ type crew struct {
 	open  opener
 }
 
-// run receives messages and hands them out until ctx ends or something fails for good.
+// run receives messages and hands them out until ctx ends or an error is permanent.
 func (c *crew) run(ctx context.Context) error {
 	receiving, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -144,8 +144,7 @@ func (c *crew) run(ctx context.Context) error {
 	return cause
 }
 
-// takeFree waits for a worker that has nothing to do and takes all there are. It returns 0 when ctx
-// has ended.
+// takeFree waits for an idle worker and takes all idle ones. It returns 0 when ctx has ended.
 func (c *crew) takeFree(ctx context.Context) int {
 	select {
 	case <-c.free:
@@ -167,7 +166,7 @@ func (c *crew) takeFree(ctx context.Context) int {
 	return n
 }
 
-// one handles a message and settles it. The error is why settling it failed for good.
+// one handles a message and settles it. It returns an error if settling failed for good.
 func (c *crew) one(ctx context.Context, m *host.ReceivedMessage, received time.Time) error {
 	l, handle := c.open(m)
 	handling, cancel := context.WithCancelCause(ctx)
@@ -193,13 +192,13 @@ func (c *crew) one(ctx context.Context, m *host.ReceivedMessage, received time.T
 		if err == nil {
 			return nil
 		}
-		// The reply was refused, because it is too large, say: that is a failure of the handler.
+		// A refused reply, such as one that is too large, is a failure of the handler.
 	}
 	return settle(settling, func() error { return l.nack(settling, err, givenBack(ctx, err), false) })
 }
 
-// givenBack returns the pause before a message is tried again: none if it was given up because the
-// work ends, and nil for that of the queue.
+// givenBack returns the pause before a message is tried again: 0 if it was given up because the
+// work ends, and nil for the queue's pause.
 func givenBack(ctx context.Context, err error) *int64 {
 	if code := host.CodeOf(err); ctx.Err() != nil && (code == host.Canceled || code == host.DeadlineExceeded) {
 		return new(int64)
@@ -207,7 +206,7 @@ func givenBack(ctx context.Context, err error) *int64 {
 	return nil
 }
 
-// protect runs the handler, encodes its reply, and makes an error of a panic.
+// protect runs the handler, encodes its reply, and turns a panic into an error.
 func protect(ctx context.Context, l *lease, handle handler) (reply host.Raw, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -221,7 +220,7 @@ func protect(ctx context.Context, l *lease, handle handler) (reply host.Raw, err
 	return l.of.encodeReply(out)
 }
 
-// panicPlace says where the panic came from that is being recovered.
+// panicPlace returns the place of the panic that is being recovered.
 func panicPlace() string {
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
@@ -238,8 +237,8 @@ func panicPlace() string {
 	}
 }
 
-// settle repeats f while it fails in a way that may pass and ctx lasts. A message that is settled
-// already, or cannot be settled in time, is no error: it comes again.
+// settle repeats f after temporary errors until ctx ends. A message that is settled already, or
+// cannot be settled in time, is no error: it comes again.
 func settle(ctx context.Context, f func() error) error {
 	var pause site.Pacer
 	for {
@@ -260,8 +259,8 @@ type keeper struct {
 	lease *lease
 	lock  time.Duration
 
-	// held is when the lock was last known to begin, and lost why it ended. Written by keep, to be
-	// read after it.
+	// held is the last known beginning of the lock, and lost the reason of its end. keep writes
+	// them; read them after it returned.
 	held time.Time
 	lost error
 }
@@ -297,7 +296,7 @@ func (k *keeper) keep(ctx context.Context, lost context.CancelCauseFunc) {
 	}
 }
 
-// extend asks for a longer lock, and gives up the call while there is time for another.
+// extend extends the lock, and ends the call while there is time for another.
 func (k *keeper) extend(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(k.lock/4, time.Millisecond))
 	defer cancel()

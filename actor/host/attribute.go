@@ -1,6 +1,6 @@
 package host
 
-// An Attribute is a value of an actor that it is found by; see ListQuery.
+// An Attribute is a value by which actors are found; see ListQuery.
 type Attribute struct {
 	Name string
 	Kind AttributeKind
@@ -47,6 +47,6 @@ const (
 	MaxAttributeBytes = 256
 )
 
-// ListFields are the fields that every actor can be selected or sorted by. No attribute has one of
+// ListFields are the fields by which every actor can be selected or sorted. No attribute has one of
 // these names.
 var ListFields = []string{"key", "state", "run", "size", "updated", "created"}

@@ -48,8 +48,8 @@ type AlarmMethod struct {
 // An Event is one kind of event that a behavior emits.
 type Event struct {
 	Name string
-	// Durable: a commit that emits the event is refused, rather than the event dropped, when the
-	// outbox is full.
+	// Durable is set if a full outbox refuses a commit that emits the event, instead of dropping
+	// the event.
 	Durable bool
 	// Subscribe names, for logs, the hook that runs before a client is subscribed; with "" every
 	// client may subscribe. An event with a hook is delivered to connections only, and not to
@@ -57,7 +57,7 @@ type Event struct {
 	Subscribe string
 }
 
-// A ValueKind says which value of a behavior Convert and Schema are about.
+// A ValueKind selects a value of a behavior for Convert and Schema.
 type ValueKind uint8
 
 // The values of a behavior; the index counts within Methods, Events, Alarms, Queues, Schedules,
@@ -83,14 +83,14 @@ type Limits struct {
 	// reported and abandoned.
 	TurnTimeout time.Duration
 	// QueryTimeout bounds one query. The query's context ends then, which interrupts its SQL and
-	// what it waits for.
+	// its waits.
 	QueryTimeout time.Duration
 	// MailboxCount and MailboxBytes bound the calls that wait, and the sum of their inputs.
 	MailboxCount int
 	MailboxBytes int64
 	// StateBytes bounds the encoded state.
 	StateBytes int
-	// ValueBytes bounds one value of the key-value store; at most 16 MiB.
+	// ValueBytes bounds one value of the key-value store; up to 16 MiB.
 	ValueBytes int
 	// StorageBytes bounds what the actor stores in all: keys plus values.
 	StorageBytes int64
@@ -106,18 +106,18 @@ type Limits struct {
 	// EventHistory is how many emitted events are kept for subscribers that resume. Negative keeps
 	// none.
 	EventHistory int
-	// SendAttempts is how often a message to another actor is tried before it is moved aside as
-	// failed.
+	// SendAttempts is how often a message to another actor is tried before it becomes a dead
+	// letter.
 	SendAttempts int
 	// CallRate bounds calls from outside per second, after a burst of CallBurst; 0 does not bound
-	// them. Built-in methods count like the actor's own. Not counted are calls of other actors,
-	// methods for operators, and what a worker says of messages that it has received.
+	// them. Built-in methods count like the actor's own. Calls of other actors, methods for
+	// operators, and a worker's calls about received messages are not counted.
 	CallRate  float64
 	CallBurst int
 	// Connections bounds the clients that are connected or may come back.
 	Connections int
-	// ConnectionBytes is what is kept in memory for one client that does not read before it is cut
-	// off.
+	// ConnectionBytes bounds the memory for one client that does not read; beyond it the client is
+	// cut off.
 	ConnectionBytes int
 	// ConnectionGrace is how long a lost client may take to come back before its connection ends.
 	ConnectionGrace time.Duration
@@ -125,39 +125,39 @@ type Limits struct {
 	TaskGrace time.Duration
 }
 
-// A Behavior is one actor type's code: what a runtime needs to know of it and the functions to run
-// it. It is immutable once handed to a runtime, and all its functions may be called from many
+// A Behavior is one actor type's code: its description for a runtime and the functions to run it.
+// It is immutable once handed to a runtime, and all its functions may be called from many
 // goroutines.
 type Behavior struct {
 	// Type is the actor type's name: 1 to 64 characters, a letter first, then letters, digits, "-"
 	// and "_".
 	Type string
-	// StateVersion is the version that Save writes. Load is told the version of what it reads.
+	// StateVersion is the version that Save writes. Load gets the version that it reads.
 	StateVersion uint64
 	// Methods, Alarms and Events are addressed by their index.
 	Methods []Method
 	Alarms  []AlarmMethod
 	Events  []Event
-	// Queues, Schedules and Streams likewise. At most one of each has the name AnyName.
+	// Queues, Schedules and Streams are, too. At most one of each has the name AnyName.
 	Queues    []Queue
 	Schedules []ScheduleMethod
 	Streams   []Stream
-	// Maps are the maps that bound or count what they have.
+	// Maps are the maps that bound or count their entries.
 	Maps []Map
-	// Attributes are what actors are found by, addressed by their index.
+	// Attributes are the values by which actors are found, addressed by their index.
 	Attributes []Attribute
 	// Workflows are the workflows that actors can run.
 	Workflows []Workflow
 	// Connections are the connection hooks. The zero value has none, and every client may connect.
 	Connections ConnectionMethods
-	// IdleTimeout is how long an awake actor stays in memory unused. 0 means the runtime's default;
-	// negative, only memory pressure and shutdown put it to sleep.
+	// IdleTimeout is how long an awake actor stays in memory unused. 0 means the runtime's default.
+	// If it is negative, only memory pressure and shutdown put the actor to sleep.
 	IdleTimeout time.Duration
 	Limits      Limits
 	// HasSleep reports whether Instance.Sleep does something, so that going to sleep takes a turn.
 	HasSleep bool
-	// HasWake reports likewise whether Instance.Wake does something. If it is false, Wake is called
-	// only in a turn that creates the actor or migrates its state.
+	// HasWake reports whether Instance.Wake does something. If it is false, Wake is called only in
+	// a turn that creates the actor or migrates its state.
 	HasWake bool
 	// SharedState reports whether many queries may read one decoded state. A query handler then
 	// gets a copy that shares no changeable memory with it. Otherwise each query decodes its own.
@@ -167,11 +167,11 @@ type Behavior struct {
 	// OpenSQL opens sql.query and sql.exec to all callers of the actor; otherwise they are for
 	// operators.
 	OpenSQL bool
-	// OpenKV opens the methods kv.* likewise.
+	// OpenKV opens the methods kv.* in the same way.
 	OpenKV bool
 	// SQLDecimal allows SQLite's functions of exact decimals.
 	SQLDecimal bool
-	// New makes the code's side of an actor that is waking up.
+	// New makes the instance of an actor that wakes.
 	New func() Instance
 	// Decode reads a stored state for queries; the result is handed to Query. A nil blob is a state
 	// never saved.
@@ -184,7 +184,7 @@ type Behavior struct {
 	// no values.
 	Convert func(kind ValueKind, index int, from Codec, value []byte, to Codec, out []byte) ([]byte, error)
 	// Schema returns the JSON Schema (2020-12) of a value's JSON form, or nil if it has none. A nil
-	// Schema knows none.
+	// Schema has none.
 	Schema func(kind ValueKind, index int) []byte
 }
 
@@ -194,7 +194,7 @@ type Map struct {
 	Name string
 	// Keys and Bytes bound the entries, and the bytes of their keys and values.
 	Keys, Bytes int64
-	// TTL is how long entries live that are put without a time to live.
+	// TTL is the time to live of entries that are put without one.
 	TTL time.Duration
 	// Log keeps the changes of entries in the log of the actor; LogEvents, LogBytes and LogFor
 	// bound it.
@@ -208,29 +208,29 @@ type Map struct {
 
 // A KVChange is a change of an entry of a map.
 type KVChange struct {
-	// Sequence is its position in the log of the actor, and Version that of its commit.
+	// Sequence is its position in the log of the actor, and Version the version of its commit.
 	Sequence, Version uint64
 	Time              time.Time
 	// Cause is set, delete, delete_range or expired.
 	Cause string
-	// Key is packed, with the name of the map. Value is that of a set, and Expire when it expires;
-	// zero for never.
+	// Key is packed, with the name of the map. Value is the value of a set, and Expire when it
+	// expires; zero for never.
 	Key, Value []byte
 	Expire     time.Time
-	// Missed counts the changes before it that the log no longer had, of all entries.
+	// Missed counts earlier changes, of all entries, that the log no longer had.
 	Missed uint64
 }
 
-// Open is what a type opens to its callers, of what is otherwise for operators.
+// Open is the set of operators' methods that a type opens to its callers.
 type Open uint8
 
-// What a type may open: its actors' databases, and their key-value stores.
+// A type may open its actors' databases, and their key-value stores.
 const (
 	SQLOpen Open = 1 << iota
 	KVOpen
 )
 
-// Open returns what the type opens to its callers.
+// Open returns the methods that the type opens to its callers.
 func (b *Behavior) Open() (o Open) {
 	if b.OpenSQL {
 		o |= SQLOpen
@@ -245,7 +245,7 @@ func (b *Behavior) Open() (o Open) {
 // it from one goroutine at a time. If a handler returns an error or panics, the runtime calls Load
 // again with the last committed state before anything else.
 type Instance interface {
-	// Load replaces the state by what blob holds, migrating it if version is older than the
+	// Load replaces the state by the one in blob, and migrates it if version is older than the
 	// behavior's. A nil blob is a new actor. A newer version is an *Error with code StateTooNew.
 	Load(version uint64, blob []byte) error
 	// Save appends the encoded state to dst. Equal states encode to equal bytes.
@@ -260,17 +260,16 @@ type Instance interface {
 	Schedule(t Turn, schedule int, tick *Tick, payload []byte) error
 	// Change runs the handler of the changes of a map, by its index in Behavior.Maps.
 	Change(t Turn, kvMap int, c *KVChange) error
-	// Connect runs the connect hook, which may refuse. params is JSON; c.State and c.Params are
-	// what will be stored, and the hook may set them.
+	// Connect runs the connect hook, which may refuse. params is JSON; c.State and c.Params will be
+	// stored, and the hook may set them.
 	Connect(t Turn, c *ConnectionState, params []byte) error
 	// Disconnect runs the disconnect hook; the connection is no longer listed. cause is nil if the
-	// client ended it. It does not run for connections that end because the actor is destroyed:
-	// Destroy does.
+	// client ended it. It does not run when the actor is destroyed; Destroy runs instead.
 	Disconnect(t Turn, c *ConnectionState, cause *Error) error
-	// Subscribe asks the hook of an event whether a connection may be subscribed.
+	// Subscribe runs the hook of an event, which may refuse the subscription of a connection.
 	Subscribe(t Turn, event int, c *ConnectionState) error
-	// State returns the state for turns of tasks and workflows: what Behavior.Decode returns, but
-	// the instance's own.
+	// State returns the instance's own state, in the form of Behavior.Decode, for turns of tasks
+	// and workflows.
 	State() any
 	// Create, Wake, Sleep and Destroy run the lifecycle hooks; a hook that is not set does nothing.
 	Create(t Turn) error
@@ -279,7 +278,7 @@ type Instance interface {
 	Destroy(t Turn) error
 }
 
-// A Codec is how an input or output is encoded.
+// A Codec is the encoding of an input or output.
 type Codec uint8
 
 // The codecs. Calls between actors in a process use CBOR, the gateways JSON.

@@ -2,16 +2,16 @@ package host
 
 import "time"
 
-// The methods that every actor has besides its own: they are called like any other, over every
-// gateway, with the inputs and outputs of this file as JSON or CBOR. Their names have a dot, which
-// names of behaviors' methods cannot. What else is known of them is in the table of package method.
+// The built-in methods of every actor. They are called like any other, over every gateway, with the
+// inputs and outputs of this file as JSON or CBOR. Their names have a dot, which names of
+// behaviors' methods cannot have. Package method has their table.
 //
 // Values of the application (bodies, items, payloads) are Raw: in the encoding of the request,
 // checked and converted by the behavior's type. Times are RFC 3339, spans milliseconds. Unknown
 // members are refused.
 //
-// The tag range is what a member may be if a request has it. A request without the member, and 0 in
-// Go, means the default.
+// The tag range bounds a member that a request has. A request without the member, and 0 in Go,
+// means the default.
 const (
 	QueueSend        = "queue.send"
 	QueueReceive     = "queue.receive"
@@ -115,7 +115,7 @@ type QueueSendInput struct {
 	Messages []QueueMessageInput `json:"messages" max:"1000"`
 }
 
-// QueueMessageInput is an Enqueue.
+// QueueMessageInput is a message to send.
 type QueueMessageInput struct {
 	Body     Raw    `json:"body"`
 	DelayMS  int64  `json:"delay_ms,omitempty"`
@@ -130,7 +130,7 @@ type QueueMessageInput struct {
 	WantReply         bool    `json:"want_reply,omitempty"`
 }
 
-// QueueSendOutput answers message by message.
+// QueueSendOutput has a result for each message.
 type QueueSendOutput struct {
 	Messages []Sent `json:"messages"`
 }
@@ -140,13 +140,13 @@ type QueueReceiveInput struct {
 	Queue string `json:"queue"`
 	// Limit is 1 to MaxQueueBatch; absent means 1.
 	Limit int `json:"limit,omitempty" range:"1,1000"`
-	// LockMS is how long they are locked, from 1; absent means the queue's.
+	// LockMS is how long they are locked, at least 1; absent means the queue's time.
 	LockMS int64 `json:"lock_ms,omitempty" range:"1,2592000000"`
-	// WaitMS is how long to wait for the first message, at most 60,000; 0 does not wait.
+	// WaitMS is how long to wait for the first message, up to 60,000; 0 does not wait.
 	WaitMS int64 `json:"wait_ms,omitempty" range:"0,60000"`
 }
 
-// ReceivedMessage is a Received in a request's encoding.
+// ReceivedMessage is a received message in the request's encoding.
 type ReceivedMessage struct {
 	ID        uint64    `json:"id"`
 	Queue     string    `json:"queue"`
@@ -156,13 +156,13 @@ type ReceivedMessage struct {
 	Sent      time.Time `json:"sent"`
 	DedupID   string    `json:"dedup_id,omitempty"`
 	WantReply bool      `json:"want_reply,omitempty"`
-	// Traceparent is the W3C trace context of what sent the message, if that is recorded.
+	// Traceparent is the W3C trace context of the sender, if it is recorded.
 	Traceparent string    `json:"traceparent,omitempty"`
 	Receipt     string    `json:"receipt"`
 	LockedUntil time.Time `json:"locked_until"`
 }
 
-// QueueReceiveOutput holds no messages if none came in time.
+// QueueReceiveOutput has no messages if none arrived in time.
 type QueueReceiveOutput struct {
 	Messages []ReceivedMessage `json:"messages"`
 }
@@ -175,21 +175,21 @@ type QueueAckInput struct {
 	Reply Raw `json:"reply,omitempty"`
 }
 
-// QueueNackInput gives messages back, as a failed attempt each.
+// QueueNackInput gives messages back, each as a failed attempt.
 type QueueNackInput struct {
 	Queue    string   `json:"queue"`
 	Receipts []string `json:"receipts" max:"1000"`
 	// DelayMS overrides the pause before the next attempt; absent does not.
 	DelayMS *int64 `json:"delay_ms,omitempty"`
-	// Error is kept with the message, at most 1,024 bytes.
+	// Error is kept with the message, up to 1,024 bytes.
 	Error string `json:"error,omitempty"`
 	// Dead makes them dead letters at once.
 	Dead bool `json:"dead,omitempty"`
 }
 
-// QueueSettleOutput counts the messages settled and names the receipts that are no longer valid:
+// QueueSettleOutput counts the settled messages and names the receipts that are no longer valid:
 // their lock expired, and the message is with another worker, in the queue again, or gone. These
-// had no effect.
+// receipts had no effect.
 type QueueSettleOutput struct {
 	Settled int      `json:"settled"`
 	Lost    []string `json:"lost,omitempty"`
@@ -202,7 +202,7 @@ type QueueExtendInput struct {
 	LockMS   int64    `json:"lock_ms,omitempty" range:"1,2592000000"`
 }
 
-// QueueExtendOutput says until when the messages are locked, except lost ones.
+// QueueExtendOutput has the new end of the locks, except of lost messages.
 type QueueExtendOutput struct {
 	LockedUntil time.Time `json:"locked_until"`
 	Lost        []string  `json:"lost,omitempty"`
@@ -212,7 +212,7 @@ type QueueExtendOutput struct {
 type QueueHeldInput struct {
 	Queue    string   `json:"queue"`
 	Receipts []string `json:"receipts" max:"1000"`
-	// WaitMS is how long to wait, at most 60,000, until one of them is not.
+	// WaitMS is how long to wait until one of them is no longer valid, up to 60,000.
 	WaitMS int64 `json:"wait_ms,omitempty" range:"0,60000"`
 }
 
@@ -225,7 +225,7 @@ type QueueHeldOutput struct {
 type QueueResultInput struct {
 	Queue string `json:"queue"`
 	ID    uint64 `json:"id"`
-	// WaitMS is how long to wait for it, at most 60,000.
+	// WaitMS is how long to wait for it, up to 60,000.
 	WaitMS int64 `json:"wait_ms,omitempty" range:"0,60000"`
 }
 
@@ -233,7 +233,7 @@ type QueueResultInput struct {
 // unknown or its reply no longer kept.
 type QueueResultOutput struct {
 	Done bool `json:"done"`
-	// Reply is what the handler or worker answered; Error why the message became a dead letter.
+	// Reply is the reply of the handler or worker; Error is why the message became a dead letter.
 	Reply Raw    `json:"reply,omitempty"`
 	Error *Error `json:"error,omitempty"`
 }
@@ -283,20 +283,20 @@ type ListedMessage struct {
 	Due     *time.Time `json:"due,omitempty"`
 	Expires *time.Time `json:"expires,omitempty"`
 	DedupID string     `json:"dedup_id,omitempty"`
-	// Error is why the last attempt failed, with what a sender that waits for the reply is not
-	// told; Tried when it did; Died when the message became a dead letter.
+	// Error is why the last attempt failed, with details that senders do not get; Tried is when it
+	// failed; Died is when the message became a dead letter.
 	Error string     `json:"error,omitempty"`
 	Tried *time.Time `json:"tried,omitempty"`
 	Died  *time.Time `json:"died,omitempty"`
 }
 
-// QueueReplaceInput changes a message that no worker holds, or a dead letter. What is absent stays.
+// QueueReplaceInput changes a message that no worker holds, or a dead letter. Absent members stay.
 type QueueReplaceInput struct {
 	Queue    string `json:"queue"`
 	ID       uint64 `json:"id"`
 	Body     Raw    `json:"body,omitempty"`
 	Priority *int   `json:"priority,omitempty"`
-	// DelayMS is after how long the message can be received; 0 is at once. A dead letter has none.
+	// DelayMS is the delay before the message can be received; 0 is none. A dead letter has none.
 	DelayMS *int64 `json:"delay_ms,omitempty"`
 }
 
@@ -321,7 +321,7 @@ const (
 type StateOutput struct {
 	// State is null if none is stored.
 	State Raw `json:"state"`
-	// Version is that of the commit that wrote it; 0 if none is stored.
+	// Version is the version of the commit that wrote it; 0 if none is stored.
 	Version uint64 `json:"version"`
 	// Form is the version of the state's form, which the code gives it.
 	Form uint64 `json:"form"`
@@ -330,7 +330,7 @@ type StateOutput struct {
 // StateReplaceInput replaces the state of an actor by one in the form of the code that runs.
 type StateReplaceInput struct {
 	State Raw `json:"state"`
-	// Version is that of the state that is replaced. If the state has another by now, the code is
+	// Version is the version of the state to replace. If the state has another by now, the code is
 	// FailedPrecondition.
 	Version *uint64 `json:"version,omitempty"`
 }
@@ -338,8 +338,8 @@ type StateReplaceInput struct {
 // CountOutput counts what a call did.
 type CountOutput struct {
 	Count int64 `json:"count"`
-	// More: there was more to do than one call does, so call again. Of queue.purge, and of what
-	// takes all messages.
+	// More is set if there was more to do than one call does: call again. It is set by queue.purge,
+	// and by calls for all messages.
 	More bool `json:"more,omitempty"`
 }
 
@@ -396,35 +396,35 @@ type StreamAppendOutput struct {
 	Last uint64 `json:"last"`
 }
 
-// StreamReadInput reads what follows a position.
+// StreamReadInput reads the items after a position.
 type StreamReadInput struct {
 	Stream string `json:"stream"`
 	// After is the sequence of the last item that the reader has; 0 reads from the beginning.
 	After uint64 `json:"after,omitempty"`
 	// Life is the id of the actor's life that After counts in, or "" for the present one: see
-	// Position. Of an actor that is gone, the error code is Destroyed if Life is set and NotFound
-	// if not.
+	// Position. If the actor is gone, the error code is Destroyed if Life is set and NotFound if
+	// not.
 	Life string `json:"life,omitempty"`
 	// Limit is 1 to MaxStreamBatch; absent means 100.
 	Limit int `json:"limit,omitempty" range:"1,1000"`
-	// WaitMS is how long to wait for the first item, at most 60,000.
+	// WaitMS is how long to wait for the first item, up to 60,000.
 	WaitMS int64 `json:"wait_ms,omitempty" range:"0,60000"`
 }
 
-// StreamReadOutput is a StreamPage in a request's encoding.
+// StreamReadOutput is a page of a stream in the request's encoding.
 type StreamReadOutput struct {
 	Missed uint64 `json:"missed,omitempty"`
-	// Reset: the position is one of another life of the actor. Reading begins anew, and Missed
-	// counts from the first item.
+	// Reset is set if the position belongs to another life of the actor. Reading begins anew, and
+	// Missed counts from the first item.
 	Reset  bool             `json:"reset,omitempty"`
 	Items  []ReadStreamItem `json:"items"`
 	Next   uint64           `json:"next"`
 	Closed bool             `json:"closed,omitempty"`
-	// Life is the id of the actor's life that the items and Next are of.
+	// Life is the id of the actor's life to which the items and Next belong.
 	Life string `json:"life,omitempty"`
 }
 
-// ReadStreamItem is a StreamItem in a request's encoding.
+// ReadStreamItem is an item of a stream in the request's encoding.
 type ReadStreamItem struct {
 	Sequence uint64    `json:"sequence"`
 	Time     time.Time `json:"time"`
@@ -468,12 +468,12 @@ type PauseInput struct {
 }
 
 // LimitsResetInput names the limits of an actor to reset to its type's, by their names in
-// ActorLimits; none names all.
+// ActorLimits; no name selects all.
 type LimitsResetInput struct {
 	Names []string `json:"names,omitempty" max:"100"`
 }
 
-// SendSkipInput names the target of the message to be moved aside.
+// SendSkipInput names the target of the message to move aside.
 type SendSkipInput struct {
 	Type string   `json:"type"`
 	Key  []string `json:"key" max:"16"`
@@ -496,20 +496,20 @@ type SendListOutput struct {
 }
 
 // A DeadLetter is a message to another actor that was given up, as operators see it. Its sender
-// keeps it for 14 days, and 10,000 of them.
+// keeps it for 14 days, and up to 10,000 of them.
 type DeadLetter struct {
 	ID uint64 `json:"id"`
-	// Type and Key name the actor that it was for, Method the action.
+	// Type and Key name the target of the message, Method the action.
 	Type   string   `json:"type"`
 	Key    []string `json:"key"`
 	Method string   `json:"method"`
-	// Input is the action's: CBOR, or shown as JSON with byte strings in base64; absent if JSON
+	// Input is the input of the action: CBOR, or JSON with byte strings in base64; absent if JSON
 	// cannot show it.
 	Input    Raw       `json:"input,omitempty"`
 	Attempts int       `json:"attempts"`
 	Sent     time.Time `json:"sent"`
 	Died     time.Time `json:"died"`
-	// Expires is when it is removed; nil if an earlier release gave it up: then it stays.
+	// Expires is when it is removed; nil if an earlier release gave it up, because then it stays.
 	Expires *time.Time `json:"expires,omitempty"`
 	// Code and Error say why the last attempt failed.
 	Code  Code   `json:"code"`

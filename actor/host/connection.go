@@ -16,8 +16,8 @@ const (
 	DefaultConnections = 10_000
 	// DefaultConnectionGrace is how long a lost connection may take to come back.
 	DefaultConnectionGrace = 2 * time.Minute
-	// DefaultConnectionBytes is what is kept in memory for a client that does not read, before it
-	// is cut off.
+	// DefaultConnectionBytes bounds the memory for a client that does not read; beyond it the
+	// client is cut off.
 	DefaultConnectionBytes = 1 << 20
 )
 
@@ -30,8 +30,8 @@ type ConnectionMethods struct {
 // A ConnectionState is one connection of an actor as it is stored.
 type ConnectionState struct {
 	ID string
-	// Params is what the client sent, as JSON, without what looks like credentials; nil if nothing
-	// is kept.
+	// Params are the parameters from the client, as JSON, without anything that looks like
+	// credentials; nil if none are kept.
 	Params []byte
 	// State is CBOR; nil if it was never set.
 	State []byte
@@ -50,17 +50,17 @@ type ConnectionInfo struct {
 	Events    []string  `json:"events"`
 	Transport string    `json:"transport"`
 	Connected time.Time `json:"connected"`
-	// Lost is when the client was lost; nil while it is there.
+	// Lost is when the client was lost; nil while it is connected.
 	Lost *time.Time `json:"lost,omitempty"`
 }
 
-// A ConnectRequest opens a connection, or takes up one that was lost.
+// A ConnectRequest opens a connection, or resumes a lost one.
 type ConnectRequest struct {
 	// Params is JSON, handed to the connect hook; nil for none. Ignored if the connection resumes.
 	Params []byte
 	// Events are subscribed to at once.
 	Events []string
-	// Token, if not "", resumes: it is what an earlier Welcome said. If that connection is gone for
+	// Token, if not "", resumes the connection whose Welcome had it. If that connection is gone for
 	// good, a new one is made from the rest of the request, and Welcome.Resumed is false.
 	Token string
 	// After is the sequence of the last event that the client got; HasAfter says that it is known.
@@ -81,10 +81,9 @@ type Welcome struct {
 	Connection string `json:"connection"`
 	// Token resumes the connection; it is a secret of the client's.
 	Token string `json:"token"`
-	// Cursor is the sequence of the last event before the first that the connection brings.
+	// Cursor is the sequence of the last event before the first of the connection.
 	Cursor uint64 `json:"cursor"`
-	// Life is the id of the actor's life that Cursor counts in, and all events of the connection
-	// are of.
+	// Life is the id of the actor's life to which Cursor and all events of the connection belong.
 	Life    string   `json:"life,omitempty"`
 	Resumed bool     `json:"resumed"`
 	Events  []string `json:"events"`
@@ -98,10 +97,10 @@ type LiveConnection interface {
 	// The error is an *Error and ends the connection: Canceled when ctx ended (Next may be called
 	// again), Unavailable when the node shuts down or another client took the connection over,
 	// Overloaded when the client read too slowly (all three may be resumed), Destroyed when the
-	// actor was destroyed, and whatever the actor closed the connection with.
+	// actor was destroyed, or the error with which the actor closed the connection.
 	Next(ctx context.Context) (Delivery, error)
 	// Subscribe and Unsubscribe change what the client gets, durably, before they return.
-	// Subscribing asks the hooks of the events.
+	// Subscribing runs the hooks of the events.
 	Subscribe(ctx context.Context, events ...string) error
 	Unsubscribe(ctx context.Context, events ...string) error
 	// Call calls a method of the actor on behalf of the connection.
@@ -135,7 +134,7 @@ const (
 	FrameWebSocket
 )
 
-// Get returns a form, which make makes if it is not there yet. The result must not be changed.
+// Get returns a form, and calls make if it is not there yet. The result must not be changed.
 func (s *SharedFrames) Get(form int, make func() []byte) []byte {
 	if s == nil {
 		return make()

@@ -2,13 +2,13 @@ package host
 
 import "time"
 
-// A Pause is why an actor is paused.
+// A Pause is the reason and the time of an actor's pause.
 type Pause struct {
 	Reason string    `json:"reason,omitempty"`
 	Since  time.Time `json:"since"`
 }
 
-// Why names the first cause for which an actor waits.
+// Why names the first cause of an actor's wait.
 type Why string
 
 // What an actor may wait for, in the order in which Explanation picks.

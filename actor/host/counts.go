@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	// CountedBytes is the size from which CheckCounts looks at an input. What a shorter one becomes
-	// in memory is bounded by its size.
+	// CountedBytes is the least size of an input that CheckCounts checks. The memory of a shorter
+	// one is bounded by its size.
 	CountedBytes = 64 << 10
-	// MaxLoose bounds the values of an input that stand in keys, and in lists and objects without a
-	// limit of their own, all together. An object counts as looseObject of them, and so does each
-	// member of an object that has more of them than its type.
+	// MaxLoose bounds the values of an input in keys, and in lists and objects without a limit of
+	// their own, all together. An object counts as looseObject values, and so does each member of
+	// an object beyond the number of members in its type.
 	MaxLoose    = 1 << 20
 	looseObject = 8
-	// maxCountedDepth is more than the decoders of JSON and CBOR take.
+	// maxCountedDepth is more than the decoders of JSON and CBOR accept.
 	maxCountedDepth = 10_000
 )
 
-// CheckCounts reports a list that is longer than its field allows, before the input is decoded:
-// each element of two bytes may become a struct of hundreds. The limit is the tag max of the field
-// in the type of v, to which the input will be decoded. The error is one of OverLimit that names
-// the member. What is malformed is left to the decoder, which decodes nothing of it. A Raw is a
-// copy of its bytes, so nothing in it is counted.
+// CheckCounts returns an error if a list is longer than its field allows, before the input is
+// decoded: each element of two bytes may become a struct of hundreds. The limit is the tag max of
+// the field in the type of v, into which the input will be decoded. The error is made by OverLimit
+// and names the member. Malformed input is left to the decoder, which decodes nothing of it. A Raw
+// is a copy of its bytes, so nothing in it is counted.
 func CheckCounts(codec Codec, data []byte, v any) *Error {
 	if len(data) < CountedBytes {
 		return nil
@@ -34,8 +34,8 @@ func CheckCounts(codec Codec, data []byte, v any) *Error {
 	return c.check(codec, membersOf(reflect.TypeOf(v)))
 }
 
-// CheckLimits is CheckCounts for the type of an application: it counts the lists whose fields have
-// the tag max, and nothing else.
+// CheckLimits is CheckCounts for the type of an application: it counts only the lists whose fields
+// have the tag max.
 func CheckLimits(codec Codec, data []byte, v any) *Error {
 	if len(data) < CountedBytes {
 		return nil
@@ -48,8 +48,8 @@ func CheckLimits(codec Codec, data []byte, v any) *Error {
 	return c.check(codec, m)
 }
 
-// limited reports whether the tag max is on a field of a type, or of one in it. seen are the types
-// that are being looked at.
+// limited reports whether a field of a type, or of a type in it, has the tag max. seen has the
+// types under inspection.
 func (m *jsonMembers) limited(seen map[*jsonMembers]bool) bool {
 	if m == nil || seen[m] {
 		return false
@@ -63,7 +63,7 @@ func (m *jsonMembers) limited(seen map[*jsonMembers]bool) bool {
 	return m.items != nil && m.items().limited(seen)
 }
 
-// check counts, and says what is over its limit.
+// check counts the values of the input, and returns an error if some are over a limit.
 func (c *counter) check(codec Codec, m *jsonMembers) *Error {
 	if codec == JSON {
 		c.json(m, 0, 0)
@@ -94,18 +94,18 @@ type counter struct {
 	at     int
 	limits bool // only lists with the tag max are counted
 	loose  int64
-	found  *[2]int64 // the limit that is passed, and by what
-	path   string    // to the list that passes it
+	found  *[2]int64 // the limit that is exceeded, and the count
+	path   string    // to the list that exceeds it
 }
 
-// within puts a step before the path of what was found.
+// within puts a step before the path.
 func (c *counter) within(step string) {
 	if len(c.path) < maxMemberPath {
 		c.path = step + c.path
 	}
 }
 
-// add counts values without a limit of their own, and reports whether there may be as many.
+// add counts values without a limit of their own, and reports whether they are within MaxLoose.
 func (c *counter) add(n int64) bool {
 	if c.limits {
 		return true
@@ -116,8 +116,8 @@ func (c *counter) add(n int64) bool {
 	return c.found == nil
 }
 
-// element counts the element of a list of which n came before, and reports whether there may be as
-// many.
+// element counts the next element of a list after n others, and reports whether it is within the
+// limit.
 func (c *counter) element(max, n int64) bool {
 	if max == 0 {
 		return c.add(1)
@@ -128,7 +128,7 @@ func (c *counter) element(max, n int64) bool {
 	return c.found == nil
 }
 
-// rest returns how many elements a list of JSON has from here on, which is at one.
+// rest returns the number of elements from here to the end of a JSON list; here is an element.
 func (c *counter) rest() int64 {
 	w := jsonWalk{data: c.data, at: c.at}
 	for n, depth := int64(1), 0; ; {
@@ -154,8 +154,8 @@ func (c *counter) rest() int64 {
 	}
 }
 
-// field returns what is known of a member, and the tag max of its field. The decoder of JSON takes
-// names with other capitals too, before they are refused.
+// field returns the jsonMembers of a member, and the tag max of its field. The decoder of JSON
+// accepts names with other capitals too, before they are refused.
 func (m *jsonMembers) field(name string) (*jsonMembers, int64) {
 	if m == nil || m.fields == nil {
 		return m.item(), 0
@@ -171,7 +171,7 @@ func (m *jsonMembers) field(name string) (*jsonMembers, int64) {
 	return nil, 0
 }
 
-// json counts in a value of JSON, and reports whether to go on. max is the tag max of its field.
+// json counts the values in a JSON value, and reports whether to go on. max is its field's tag max.
 func (c *counter) json(m *jsonMembers, max int64, depth int) bool {
 	w := jsonWalk{data: c.data, at: c.at}
 	first := w.next()
@@ -265,7 +265,7 @@ func (c *counter) token() byte {
 	return first
 }
 
-// skipJSON skips a list or object, whatever is in it.
+// skipJSON skips a list or object with its content.
 func (c *counter) skipJSON() bool {
 	w := jsonWalk{data: c.data, at: c.at}
 	for depth := 0; ; {
@@ -288,7 +288,7 @@ func (c *counter) skipJSON() bool {
 	}
 }
 
-// The major types of CBOR that have something in them: RFC 8949, section 3.1.
+// The major types of CBOR that have content: RFC 8949, section 3.1.
 const (
 	cborBytes = 2
 	cborText  = 3
@@ -297,7 +297,7 @@ const (
 	cborTag   = 6
 )
 
-// cborHead takes the head of an item of CBOR. Its number is the length of a text or list.
+// cborHead reads the head of an item of CBOR. Its number is the length of a text or list.
 func (c *counter) cborHead() (major byte, n uint64, ok bool) {
 	if c.at >= len(c.data) {
 		return 0, 0, false
@@ -377,7 +377,7 @@ func (c *counter) cbor(m *jsonMembers, max int64, depth int) bool {
 	return true
 }
 
-// cborName returns the text of a name, or how another value that names something is shown.
+// cborName returns the text of a name, or a readable form of a name of another type.
 func cborName(item []byte) string {
 	c := counter{data: item}
 	major, n, ok := c.cborHead()

@@ -8,7 +8,7 @@
 //
 // The nouns: a [Behavior] is one actor type's code. An [Instance] is one awake actor's state in
 // memory. A [Turn] is what a handler may do while it runs, a [Reader] what a query may do. A [Node]
-// is whatever takes calls: a runtime in this process, a remote client, or the turn that is running.
+// takes calls: a runtime in this process, a remote client, or the turn that is running.
 //
 // The package is outside the module's compatibility promise.
 package host

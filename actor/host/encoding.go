@@ -5,19 +5,19 @@ import (
 	"strconv"
 )
 
-// An Encoding says what the bytes of an entry's value are. It is kept with the value. The
-// first three have the numbers of the KV Connect protocol.
+// An Encoding is the encoding of an entry's value, and is kept with the value. The first three have
+// the numbers of the KV Connect protocol.
 type Encoding uint8
 
 const (
 	// Unencoded values were stored by an earlier release, which kept no encoding. They are CBOR or
-	// JSON, whichever their bytes are; a value that is neither is bytes.
+	// JSON, depending on their bytes; a value that is neither is bytes.
 	Unencoded Encoding = iota
-	// EncodedV8 values are serialized by V8, as the clients of Deno KV do it.
+	// EncodedV8 values are serialized by V8, as by the clients of Deno KV.
 	EncodedV8
-	// EncodedU64 values are integers without a sign of 8 bytes, little-endian.
+	// EncodedU64 values are unsigned integers of 8 bytes, little-endian.
 	EncodedU64
-	// EncodedBytes values are bytes without a meaning to Cairn.
+	// EncodedBytes values are bytes that Cairn does not interpret.
 	EncodedBytes
 	// EncodedJSON values are JSON text without white space between its tokens. Numbers keep all
 	// their digits.
@@ -25,8 +25,8 @@ const (
 	// EncodedInteger values are integers of any size: a byte that is 1 if the integer is below
 	// zero, otherwise 0, and the bytes of its magnitude, big-endian and without zeros in front.
 	EncodedInteger
-	// EncodedTyped values are CBOR in which integers, doubles, texts and bytes are four types, none
-	// of which becomes another.
+	// EncodedTyped values are CBOR in which integers, doubles, texts and bytes are four types,
+	// which are never converted into each other.
 	EncodedTyped
 	// EncodedText values are UTF-8.
 	EncodedText
@@ -44,7 +44,7 @@ func ParseEncoding(word string) (Encoding, bool) {
 	return Encoding(i), i > 0
 }
 
-// String returns a word for the encoding, as JSON shows it.
+// String returns the word for the encoding in JSON.
 func (e Encoding) String() string {
 	if e < encodings {
 		return encodingWords[e]

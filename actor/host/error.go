@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// A Code says what went wrong in a way that programs can act on. The list is closed: codes are part
-// of the wire format, are never reused, and each has a page under docs/errors. There is no code for
+// A Code is the kind of an error, for programs to act on. The list is closed: codes are part of the
+// wire format, are never reused, and each has a page under docs/errors. There is no code for
 // success; success has no Error.
 type Code string
 
@@ -92,7 +92,7 @@ func (c Code) Known() bool { return slices.Contains(codes, c) }
 // and over NATS. It has no cause; what caused it stays in the log of the node where it happened.
 //
 // Two Errors match under errors.Is when their codes are equal, so errors.Is(err, &Error{Code:
-// NotFound}) asks for a code.
+// NotFound}) tests for a code.
 type Error struct {
 	// Code says what happened; see the constants.
 	Code Code `json:"code"`
@@ -110,9 +110,8 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// OverLimit makes an Error with the code TooLarge. actual is the size of what is too large, or the
-// least size that it can have if nothing has measured all of it: one more than the limit of what
-// was read or computed up to the limit.
+// OverLimit makes an Error with the code TooLarge. actual is the size, or one more than the limit
+// if the size was measured only up to the limit.
 func OverLimit(what string, limit, actual int64) *Error {
 	e := Errorf(TooLarge, "%s: %d is over the limit of %d", what, actual, limit)
 	e.Metadata = map[string]string{
@@ -125,8 +124,8 @@ func OverLimit(what string, limit, actual int64) *Error {
 // show an actor whose last commit may be lost.
 const ReasonUncertain = "uncertain"
 
-// ReasonDamaged is the metadata "reason" of an Error with the code Unavailable that found stored
-// data damaged, and of one with the code ActorFailed for an actor that cannot be woken for that.
+// ReasonDamaged is the metadata "reason" of an Error with the code Unavailable for damaged stored
+// data, and of one with the code ActorFailed for an actor that cannot be woken because of it.
 const ReasonDamaged = "damaged"
 
 // With returns a copy of e with a metadata entry added.
@@ -158,19 +157,18 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// ErrorCode returns the code as text: what package workflow keeps of it.
+// ErrorCode returns the code as text, for package workflow.
 func (e *Error) ErrorCode() string { return string(e.Code) }
 
-// What is stored of an error's metadata at most: entries, and bytes of a key and of a value.
+// The bounds of an error's stored metadata: entries, and the bytes of a key and of a value.
 const (
 	maxMetadata      = 16
 	maxMetadataKey   = 64
 	maxMetadataValue = 1024
 )
 
-// ErrorMetadata returns what is stored of the metadata where the error is: what queues and package
-// workflow keep of it. Entries with a long key or value are not, nor is more than the first 16 in
-// the order of their keys.
+// ErrorMetadata returns the metadata that queues and package workflow store. It leaves out entries
+// with a long key or value, and all but the first 16 in the order of their keys.
 func (e *Error) ErrorMetadata() map[string]string {
 	kept := maps.Clone(e.Metadata)
 	maps.DeleteFunc(kept, func(key, value string) bool {

@@ -37,12 +37,12 @@ type Subscription struct {
 	Life string
 }
 
-// A Delivery is what a subscription brought: events in order, after a gap if Missed is not 0.
+// A Delivery has the next events of a subscription in order, after a gap if Missed is not 0.
 type Delivery struct {
-	// Missed counts the events between the position asked for and the first of Events that are no
+	// Missed counts the events between the requested position and the first of Events that are no
 	// longer kept.
 	Missed uint64
-	// Reset: the position asked for is none of this life of the actor, because the actor was
+	// Reset is set if the requested position belongs to another life of the actor, which was
 	// destroyed and created again, or restored. The subscription begins anew, and Missed counts
 	// from the first event of this life.
 	Reset  bool
@@ -53,9 +53,9 @@ type Delivery struct {
 type EventStream interface {
 	// Next waits for events. The error is an *Error: code Canceled when ctx ends, Unavailable when
 	// the node shuts down, Destroyed when the actor was destroyed and the events at hand were
-	// delivered, or when there is no actor and the subscription asks for a life. A reader that
-	// falls behind gets what is still kept, after a Delivery that says how much it missed. Events
-	// of two lives never follow each other without a Reset between them.
+	// delivered, or when there is no actor and the subscription has a life. A reader that falls
+	// behind gets the events still kept, after a Delivery that counts the missed ones. Events of
+	// two lives never follow each other without a Reset between them.
 	Next(ctx context.Context) (Delivery, error)
 	// Close ends the subscription.
 	Close()

@@ -17,11 +17,11 @@ import (
 	"unicode/utf8"
 )
 
-// CheckJSON reports a JSON object that names a member twice, and a member of a Go struct that is
-// spelled with other capitals than the struct's. Package encoding/json takes both and drops one of
-// the values. The text must be valid JSON that decodes into v or into a value of its type. The
-// members of a type that decodes itself may have any names, and a Raw is left for its own decoder
-// to check. The error is a *MemberError.
+// CheckJSON returns an error if a JSON object names a member twice, or spells a member of a Go
+// struct with other capitals. Package encoding/json accepts both and drops one of the values. The
+// text must be valid JSON that decodes into v or into a value of its type. The members of a type
+// that decodes itself may have any names, and a Raw is checked by its own decoder. The error is a
+// *MemberError.
 func CheckJSON(data []byte, v any) error {
 	w := jsonWalk{data: data}
 	if err := w.value(membersOf(reflect.TypeOf(v))); err != nil {
@@ -30,14 +30,14 @@ func CheckJSON(data []byte, v any) error {
 	return nil
 }
 
-// A MemberError says what is wrong with a member of a JSON text, in words for a remote caller.
+// A MemberError describes a fault of a member of a JSON text, in words for a remote caller.
 type MemberError struct {
 	// Path leads to the member from the outermost value, such as "copy[2].to".
 	Path string
-	// Unknown: the struct has no such field.
+	// Unknown is set if the struct has no such field.
 	Unknown bool
-	// Unfit: the value does not fit the field, or is refused by the field's type. Otherwise the
-	// member is given twice.
+	// Unfit is set if the value does not fit the field, or the field's type refuses it. Otherwise
+	// the member is given twice.
 	Unfit bool
 }
 
@@ -52,9 +52,9 @@ func (e *MemberError) Error() string {
 	return fmt.Sprintf("member %q is given twice", e.Path)
 }
 
-// WithMember adds to e the path of the member that err, a *MemberError or an error that wraps one,
-// is about, as metadata "field". The path begins with field, the member that the text is the value
-// of, unless that is "".
+// WithMember adds the path of a faulty member to e, as metadata "field". The path is that of err, a
+// *MemberError or an error that wraps one, after field, the member whose value was decoded; field
+// may be "".
 func WithMember(e *Error, field string, err error) *Error {
 	var m *MemberError
 	if errors.As(err, &m) {
@@ -70,10 +70,9 @@ func WithMember(e *Error, field string, err error) *Error {
 	return e
 }
 
-// FindMember returns the member of a JSON text because of which the text does not decode into v;
-// err is what the decoder said. It returns nil if there is no such member, or none can be told. If
-// err is the Error of a type that decodes itself, the path goes on with the member that its
-// metadata "field" names.
+// FindMember returns the member of a JSON text that does not decode into v; err is the decoder's
+// error. It returns nil if no such member is found. If err is the Error of a type that decodes
+// itself, the path goes on with the member in its metadata "field".
 func FindMember(data []byte, v any, err error) *MemberError {
 	if !json.Valid(data) {
 		return nil
@@ -96,11 +95,11 @@ func FindMember(data []byte, v any, err error) *MemberError {
 	return m
 }
 
-// maxUnfit bounds the depth of a search for a value that does not fit: each level decodes what is
-// below it once more.
+// maxUnfit bounds the depth of a search for a value that does not fit: each level decodes the
+// values below it again.
 const maxUnfit = 8
 
-// unfit returns the path of a value that does not decode, "" for that of all data.
+// unfit returns the path of a value that does not decode; "" is all of data.
 func unfit(data []byte, t reflect.Type, levels int) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -156,7 +155,7 @@ func unfit(data []byte, t reflect.Type, levels int) string {
 	return ""
 }
 
-// maxMemberPath is how much of a path an error shows, in bytes, from its end.
+// maxMemberPath bounds the path in an error, in bytes. Its end is kept.
 const maxMemberPath = 200
 
 // under puts a step before the path.
@@ -171,7 +170,7 @@ func (e *MemberError) under(step string) *MemberError {
 	return e
 }
 
-// jsonMembers says what is known of the JSON form of a Go type. Nil: nothing, any members may come.
+// jsonMembers describes the JSON form of a Go type. Nil means unknown: any members may come.
 type jsonMembers struct {
 	fields map[string]func() *jsonMembers // of a struct
 	max    map[string]int64               // elements that its lists may have, by the tag max
@@ -179,7 +178,7 @@ type jsonMembers struct {
 	opaque bool                           // a Raw
 }
 
-// rawJSON is what is known of a Raw.
+// rawJSON describes a Raw.
 var rawJSON = &jsonMembers{opaque: true}
 
 // jsonTypes keeps the members of Go types, reflect.Type to *jsonMembers. They are facts about types
@@ -226,7 +225,7 @@ func readMembers(t reflect.Type) *jsonMembers {
 	return nil
 }
 
-// A jsonField is a field of a struct, or of one that it embeds.
+// A jsonField is a field of a struct, or of an embedded struct.
 type jsonField struct {
 	typ     reflect.Type
 	depth   int  // of the embedding
@@ -237,7 +236,7 @@ type jsonField struct {
 }
 
 // jsonFields returns the fields of a struct by their names in JSON. Go's own rule of which field
-// hides which one is of no use: it goes by the names in Go.
+// hides another is of no use, because it uses the names in Go.
 func jsonFields(t reflect.Type) map[string]*jsonField {
 	found, seen := make(map[string]*jsonField), make(map[reflect.Type]bool)
 	for depth, level := 0, []reflect.Type{t}; len(level) > 0; depth++ {
@@ -284,7 +283,7 @@ func noName(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", r)
 }
 
-// item returns what is known of the values in a list or map.
+// item returns the jsonMembers of the values in a list or map.
 func (m *jsonMembers) item() *jsonMembers {
 	switch {
 	case m == nil || m.opaque:
@@ -410,7 +409,7 @@ func clipName(name []byte) string {
 	return cmp.Or(strings.ToValidUTF8(string(name[:min(len(name), 100)]), ""), `""`)
 }
 
-// Clip returns a text for an error that may repeat what a caller sent: its beginning if it is long.
+// Clip returns the beginning of a long text of a caller, for an error that repeats it.
 func Clip(text string) string {
 	const most = 200
 	if len(text) <= most {
@@ -438,7 +437,7 @@ type jsonNames struct {
 	more  map[string]bool
 }
 
-// add reports whether the name is there already, and adds it.
+// add adds a name, and reports whether it was there already.
 func (s *jsonNames) add(name []byte) bool {
 	for _, old := range s.first[:s.n] {
 		if bytes.Equal(old, name) {

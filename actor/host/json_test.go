@@ -20,7 +20,7 @@ type letter struct {
 	Any  any
 	At   time.Time       `json:"at"`
 	Raw  json.RawMessage `json:"raw"`
-	// Later is checked by the decoder that it is for.
+	// Later is checked by its own decoder.
 	Later host.Raw `json:"later"`
 }
 
@@ -93,7 +93,7 @@ func TestCheckJSONKnowsTheMembersThatEncodingJSONKnows(t *testing.T) {
 	} {
 		d := json.NewDecoder(strings.NewReader(text))
 		d.DisallowUnknownFields()
-		// Decoding takes names of other capitals, too.
+		// Decoding accepts names with other capitals, too.
 		err := d.Decode(new(parcel))
 		fatalIf(t, (err == nil) != known && text != `{"Name":{}}`, "%s: encoding/json says %v", text, err)
 		if err := host.CheckJSON([]byte(text), new(parcel)); (err == nil) != known {

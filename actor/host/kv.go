@@ -14,15 +14,15 @@ type KVEntry struct {
 	KVInfo
 }
 
-// A KVInfo is what is known of an entry.
+// A KVInfo describes an entry.
 type KVInfo struct {
-	// Version is that of the turn that wrote the entry last.
+	// Version is the version of the turn that wrote the entry last.
 	Version uint64
 	// CreatedMS, UpdatedMS and ExpireMS are the times in Unix milliseconds; 0 is never.
 	CreatedMS, UpdatedMS, ExpireMS int64
-	// Size is how many bytes the value has, also where it is left out.
+	// Size is the size of the value in bytes, even if the value is left out.
 	Size int
-	// Encoding says what the value is.
+	// Encoding is the encoding of the value.
 	Encoding Encoding
 }
 
@@ -32,7 +32,7 @@ func (i *KVInfo) Created() time.Time { return timeOf(i.CreatedMS) }
 // Updated returns when the entry was put last.
 func (i *KVInfo) Updated() time.Time { return timeOf(i.UpdatedMS) }
 
-// Expire returns when the entry ceases to exist; zero for never.
+// Expire returns when the entry expires; zero for never.
 func (i *KVInfo) Expire() time.Time { return timeOf(i.ExpireMS) }
 
 // timeOf returns the time of Unix milliseconds; 0 is the zero time.
@@ -47,8 +47,8 @@ func timeOf(ms int64) time.Time {
 type KVQuery struct {
 	Start, End []byte
 	Reverse    bool
-	// The page ends with the entry with which it has Limit entries, or MaxBytes of keys and values;
-	// 0 means the default, 16,384 and 16 MiB.
+	// The page ends with the entry that reaches Limit entries, or MaxBytes of keys and values; 0
+	// means the default, 16,384 and 16 MiB.
 	Limit, MaxBytes int
 	// KeysOnly leaves the values out.
 	KeysOnly bool
@@ -56,19 +56,19 @@ type KVQuery struct {
 	After []byte
 }
 
-// A KVPage is one page of a listing. Keys and values stay valid when it is filled again, in blocks
-// of up to 64 KiB, which are in memory as long as one of them is; unless Reuse is set.
+// A KVPage is one page of a listing. Unless Reuse is set, its keys and values stay valid when it is
+// filled again; each keeps a block of up to 64 KiB in memory.
 type KVPage struct {
 	Entries []KVEntry
-	// Next is the last key of a page that is full, and else nil: then nothing follows.
+	// Next is the last key of a full page. Nil means that nothing follows.
 	Next []byte
-	// Reuse uses the memory of keys and values for the next page.
+	// Reuse reuses the memory of keys and values for the next page.
 	Reuse bool
 
 	block []byte // to which entries are added
 }
 
-// kvBlock is how many bytes a block of a page has, unless one entry has more.
+// kvBlock is the size of a block of a page in bytes, unless one entry is larger.
 const kvBlock = 64 << 10
 
 // Clear empties the page.
@@ -80,8 +80,8 @@ func (p *KVPage) Clear() {
 	p.Next, p.Entries = nil, p.Entries[:0]
 }
 
-// Add copies a key and a value to the end of the page, to which up to so many more bytes are added
-// in all, and returns the entry. The caller sets what is known of it.
+// Add copies a key and a value to the end of the page and returns the entry. most bounds the bytes
+// that the page still gets. The caller sets the KVInfo.
 func (p *KVPage) Add(key, value []byte, most int) *KVEntry {
 	block, at, n := p.block, len(p.block), len(p.Entries)
 	if need := len(key) + len(value); block == nil || cap(block)-at < need {

@@ -41,7 +41,7 @@ func TestWhatIsReadFromAPageStaysWhenThePageIsFilledAgain(t *testing.T) {
 }
 
 // TestAPageUsesItsMemoryAgain fills pages of one size, and pages that grow, where each block is
-// begun for what is left of its page.
+// sized for the rest of its page.
 func TestAPageUsesItsMemoryAgain(t *testing.T) {
 	page, value := KVPage{Reuse: true}, make([]byte, 500)
 	most := 4 << 10

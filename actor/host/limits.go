@@ -1,7 +1,7 @@
 package host
 
-// ActorLimits are the limits that operators have set for one actor. A field that is nil is as the
-// type has it. See Limits.
+// ActorLimits are the limits that operators have set for one actor. A nil field leaves the limit of
+// the type. See Limits.
 type ActorLimits struct {
 	StorageBytes  *int64   `json:"storage_bytes,omitempty"`
 	WriteSetBytes *int64   `json:"write_set_bytes,omitempty"`
@@ -26,7 +26,7 @@ type ActorLimit struct {
 	Rate  **float64
 }
 
-// Fields returns the fields of l by the names that they have in JSON.
+// Fields returns the fields of l with their names in JSON.
 func (l *ActorLimits) Fields() []ActorLimit {
 	return []ActorLimit{
 		{Name: "storage_bytes", Whole: &l.StorageBytes},
@@ -48,7 +48,7 @@ func (l *ActorLimits) Fields() []ActorLimit {
 // Empty reports whether no limit is set.
 func (l *ActorLimits) Empty() bool { return *l == ActorLimits{} }
 
-// Apply returns the limits of the type with those of the actor in their place.
+// Apply returns the limits of the type, overridden by those of the actor.
 func (l *ActorLimits) Apply(of Limits) Limits {
 	whole := func(to *int, from *int64) {
 		if from != nil {

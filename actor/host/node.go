@@ -34,16 +34,16 @@ type Request struct {
 	Codec  Codec
 	Input  []byte
 	// IdempotencyKey, if not "", makes the reply part of the commit; a repeated request gets the
-	// stored reply for 24 hours. At most 255 bytes.
+	// stored reply for 24 hours. It has up to 255 bytes.
 	IdempotencyKey string
 	// Create demands that the actor does not exist yet, Existing that it does. Otherwise a missing
 	// actor is created.
 	Create, Existing bool
-	// Continues: the request goes on with an earlier one of the same client, such as the next page
-	// of a stream that it follows. Limits.CallRate counted the first.
+	// Continues is set if the request continues an earlier one of the same client, such as the next
+	// page of a stream that it follows. Limits.CallRate counted the first.
 	Continues bool
-	// Veiled: the caller may not operate the actor. What is shown of its workflow run leaves out
-	// the texts of errors without a code, and of pauses.
+	// Veiled is set if the caller may not operate the actor. Its workflow run is then shown without
+	// the texts of pauses and of errors without a code.
 	Veiled bool
 	// Traceparent is the W3C trace context of a caller that is not an actor.
 	Traceparent string
@@ -51,9 +51,9 @@ type Request struct {
 	Connection string
 	// Order, if not nil, places the request among others of the same client.
 	Order Order
-	// Value is the input instead of Input: a pointer to the input of a built-in method that a
-	// [Local] node takes so, without an IdempotencyKey. Values of applications in it have the
-	// Codec. The request is the node's then, and Reply.Value is a pointer to the output.
+	// Value replaces Input: a pointer to the input of a built-in method, for a [Local] node and
+	// without an IdempotencyKey. Values of applications in it have the Codec. The node then owns
+	// the request, and Reply.Value is a pointer to the output.
 	Value any
 }
 
@@ -61,28 +61,28 @@ type Request struct {
 // built-in methods.
 type Local interface {
 	Node
-	// TakesValues says so: Call takes a Request.Value. It does nothing.
+	// TakesValues marks a node whose Call accepts a Request.Value. It does nothing.
 	TakesValues()
 }
 
 // An Order runs the requests of one client in the order in which they were sent, although each has
-// a goroutine of its own. A node calls its methods on the goroutine of Call. A method may be called
-// again, which changes nothing. The client's next request waits for Placed, Waits or the return of
-// Call, whichever comes first.
+// its own goroutine. A node calls its methods on the goroutine of Call. Calling a method again
+// changes nothing. The client's next request waits for Placed, Waits or the return of Call,
+// whichever comes first.
 type Order interface {
-	// Placed: the request is in the actor's mailbox, or has the version that it reads.
+	// Placed is called when the request is in the actor's mailbox, or has the version to read.
 	Placed()
 	// Reads waits until the requests before this one are answered, except waiting ones. A node
 	// calls it before it takes the version that a query reads. It returns false if ctx ends first.
 	Reads(ctx context.Context) bool
-	// Waits: the first attempt of the request found nothing, and it waits for something to appear.
+	// Waits is called when the first attempt of the request found nothing and the request waits.
 	Waits()
 }
 
 // A Reply is the answer to a request.
 type Reply struct {
 	Output []byte
-	// Value is the output instead of Output, of a request with a Value.
+	// Value replaces Output for a request with a Value.
 	Value any
 	// Version is the actor's version that the answer reflects.
 	Version uint64
@@ -91,7 +91,7 @@ type Reply struct {
 	Replayed bool
 }
 
-// A State is what an actor is doing, as operators see it.
+// A State is the state of an actor, for operators.
 type State string
 
 // The states of an actor.
@@ -110,22 +110,22 @@ type Status struct {
 	Type  string   `json:"type"`
 	Key   []string `json:"key"`
 	State State    `json:"state"`
-	// Version counts the turns that wrote something, the runtime's own for the actor among them:
-	// settling messages, moving alarms. Generation counts the activations that wrote.
+	// Version counts the turns that wrote something, including the runtime's own, such as settling
+	// messages or moving alarms. Generation counts the activations that wrote.
 	Version    uint64 `json:"version"`
 	Generation uint64 `json:"generation"`
 	// Keys and Bytes are exact: the number of stored keys, and the sum of keys and values.
 	Keys  int64 `json:"keys"`
 	Bytes int64 `json:"bytes"`
-	// TraceBytes is what the spans take that are stored, apart from Bytes. Lists leave it out.
+	// TraceBytes is the size of the stored spans, apart from Bytes. Lists leave it out.
 	TraceBytes int64     `json:"trace_bytes,omitempty"`
 	Created    time.Time `json:"created"`
 	Updated    time.Time `json:"updated"`
-	// Attributes are what the actor is found by: strings, integers, booleans and times.
+	// Attributes are the values by which the actor is found: strings, integers, booleans and times.
 	Attributes map[string]any `json:"attributes,omitempty"`
-	// Mailbox is how many calls wait.
+	// Mailbox counts the calls that wait.
 	Mailbox int `json:"mailbox"`
-	// PendingSends and FailedSends count messages to other actors that wait, and that were moved
+	// PendingSends counts waiting messages to other actors, FailedSends messages that were moved
 	// aside.
 	PendingSends int `json:"pending_sends"`
 	FailedSends  int `json:"failed_sends"`
@@ -138,7 +138,7 @@ type Status struct {
 	Pause *Pause `json:"pause,omitempty"`
 	// Run describes the actor's workflow run; nil if it has none.
 	Run *RunSummary `json:"run,omitempty"`
-	// Limits are what operators have set for the actor.
+	// Limits are the limits that operators have set for the actor.
 	Limits *ActorLimits `json:"limits,omitempty"`
 	// Connections counts the clients that are connected to this node right now, Tasks the tasks
 	// that run.
@@ -148,17 +148,17 @@ type Status struct {
 
 // A Failure says why an actor does not run.
 type Failure struct {
-	// Code is that of the error, ErrorID names its line in the node's log; "" if the error has
-	// none.
+	// Code is the code of the error, and ErrorID names its line in the node's log; "" if the error
+	// has none.
 	Code    Code   `json:"code,omitempty"`
 	ErrorID string `json:"error_id,omitempty"`
-	// Reason is the cause in words. Operators also read what a hook or migration said; other
-	// callers read Public.
+	// Reason is the cause in words. For operators it includes the text of a hook or migration;
+	// other callers read Public.
 	Reason   string    `json:"reason"`
 	Since    time.Time `json:"since"`
 	Attempts int       `json:"attempts"`
 	RetryAt  time.Time `json:"retry_at"`
-	// Public is the cause as every caller may read it.
+	// Public is the cause in words for every caller.
 	Public string `json:"-" cbor:"-"`
 }
 
@@ -169,22 +169,22 @@ type ListQuery struct {
 	Prefix []string
 	// Where has conditions that all hold for the selected actors, such as "plan=pro", "size>1MiB"
 	// or "state=failed": the name of a field or attribute, one of = != < <= > >=, and a value. An
-	// actor without an attribute meets no condition on it. Without a Type one type after the other
-	// is looked at, or all together if Sort is neither key nor empty.
+	// actor without an attribute meets no condition on it. Without a Type the types are searched
+	// one after the other, or all together if Sort is neither key nor empty.
 	Where []string
-	// Sort is the field or attribute that orders the actors, after "-" from the last to the first:
-	// key, state, size, updated or an attribute. Actors of the same value are in the order of their
-	// types and keys, those without the attribute are left out. States are failed, paused, awake,
-	// asleep. Size and updated order by steps: an eighth of the size, a minute. Without Sort, the
-	// order is that of the index which answers Where, and of the keys if there is no Where.
+	// Sort is the field or attribute that orders the actors: key, state, size, updated or an
+	// attribute. "-" before it reverses the order. Actors of the same value are in the order of
+	// their types and keys; actors without the attribute are left out. States are failed, paused,
+	// awake, asleep. Size and updated order by steps: an eighth of the size, a minute. Without
+	// Sort, the order is that of the index for Where, and of the keys if there is no Where.
 	Sort string
-	// Limit is 1 to 1,000; 0 means 100. A page of a query with Where may be shorter, and have a
-	// cursor, because it looks at up to 10,000 actors.
+	// Limit is 1 to 1,000; 0 means 100. A page of a query with Where may be shorter and have a
+	// cursor, because it examines up to 10,000 actors.
 	Limit int
 	// Cursor continues an earlier page of the same selection.
 	Cursor string
-	// Brief leaves all fields of a Status but ID, Type and Key zero. It costs a small part of a
-	// full list, which reads rows of each actor.
+	// Brief fills in only ID, Type and Key of each Status. It costs a small part of a full list,
+	// which reads rows of each actor.
 	Brief bool
 }
 
@@ -193,7 +193,7 @@ type ListPage struct {
 	Actors []Status `json:"actors"`
 	Cursor string   `json:"cursor,omitempty"`
 	// Uncertain names selected actors that the page leaves out because the disk failed before their
-	// last commit was durable, also ones that may be created or destroyed. A restart of the node
+	// last commit was durable, even if that commit created or destroyed them. A restart of the node
 	// shows what was kept.
 	Uncertain []Address `json:"uncertain,omitempty"`
 }

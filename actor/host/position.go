@@ -12,7 +12,7 @@ import (
 // Sequences begin at 1 again when an actor was destroyed and created anew, so a sequence alone does
 // not name a place. Life does: it is the id of the actor from its creation to its destruction.
 type Position struct {
-	// Sequence is that of the last event or item before the place; 0 is the beginning.
+	// Sequence is the sequence of the last event or item before the place; 0 is the beginning.
 	Sequence uint64
 	// Life is the id of the actor's life, or "" for the life at the time when the position is used.
 	Life string
@@ -22,7 +22,7 @@ type Position struct {
 // and its id, as in "17@0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14".
 func (p Position) String() string { return string(p.Append(nil)) }
 
-// Append appends what String returns.
+// Append appends the form of String.
 func (p Position) Append(b []byte) []byte {
 	b = strconv.AppendUint(b, p.Sequence, 10)
 	if p.Life != "" {

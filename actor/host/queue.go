@@ -20,13 +20,13 @@ const (
 	MaxQueuePriority = 1_000
 	// MaxDedupID bounds de-duplication ids, in bytes.
 	MaxDedupID = 255
-	// AnyName as the name of a Queue, Stream or Schedule stands for every name that is not declared
-	// by itself.
+	// AnyName as the name of a Queue, Stream or Schedule stands for every name without a
+	// declaration of its own.
 	AnyName = "*"
 )
 
-// DefaultQueueBackoff is the pause before each new attempt; after the last the message becomes a
-// dead letter. So a message is tried once more often than there are pauses.
+// DefaultQueueBackoff returns the pauses before new attempts. A message has one attempt more than
+// there are pauses; after the last it becomes a dead letter.
 func DefaultQueueBackoff() []time.Duration {
 	return []time.Duration{time.Second, 5 * time.Second, 10 * time.Second}
 }
@@ -38,7 +38,7 @@ type Queue struct {
 	// Handler is the Go function that handles the messages, for logs; "" if workers outside the
 	// actor receive them, or its run.
 	Handler string
-	// ByRun: only the actor's workflow run receives the messages.
+	// ByRun is set if only the actor's workflow run receives the messages.
 	ByRun bool
 	// Backoff is the pause before each new attempt of a message that sets none; nil means
 	// DefaultQueueBackoff, empty means one attempt.
@@ -52,14 +52,14 @@ type Queue struct {
 	MessageBytes int
 	// DedupWindow is how long a de-duplication id is remembered.
 	DedupWindow time.Duration
-	// DeadFor is how long dead letters are kept and Dead how many; the oldest go first.
+	// DeadFor is how long dead letters are kept, and Dead how many; the oldest are removed first.
 	DeadFor time.Duration
 	Dead    int
 	// ReplyFor is how long a reply is kept for a sender that wants it.
 	ReplyFor time.Duration
 }
 
-// EnsureDefaults fills in what is not set.
+// EnsureDefaults sets missing fields to their defaults.
 func (q *Queue) EnsureDefaults() {
 	if q.Backoff == nil {
 		q.Backoff = DefaultQueueBackoff()
@@ -86,11 +86,10 @@ type Enqueue struct {
 	Body []byte
 	// Delay is how long the message waits before it can be received.
 	Delay time.Duration
-	// Priority: higher first; messages of one priority are received in the order in which they were
-	// sent.
+	// Priority orders messages, higher first. Messages of one priority are received in the order in
+	// which they were sent.
 	Priority int
-	// DedupID, if not "", makes a second message with the same id within the queue's window no
-	// message at all.
+	// DedupID, if not "", suppresses a second message with the same id within the queue's window.
 	DedupID string
 	// TTL, if not 0, is how long the message may wait to be received; then it becomes a dead
 	// letter.
@@ -106,7 +105,7 @@ type Enqueue struct {
 
 // A Sent is the result of an Enqueue.
 type Sent struct {
-	// ID is the message's; of a duplicate, that of the first.
+	// ID is the id of the message; for a duplicate, the id of the first.
 	ID        uint64 `json:"id"`
 	Duplicate bool   `json:"duplicate,omitempty"`
 }
@@ -122,9 +121,9 @@ type Received struct {
 	Priority int
 	Sent     time.Time
 	DedupID  string
-	// WantReply: the sender waits for a reply.
+	// WantReply is set if the sender waits for a reply.
 	WantReply bool
-	// Span is what sent the message, if that is recorded.
+	// Span is the span that sent the message, if it is recorded.
 	Span Span
 	// Receipt names this delivery of the message in a worker's acknowledgement; "" for a handler's.
 	Receipt string

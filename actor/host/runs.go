@@ -17,7 +17,7 @@ type RunQuery struct {
 	Reason wfhost.PauseReason
 	// Before selects runs that have been paused, or had failed, at that time.
 	Before time.Time
-	// Limit is how many runs a page has at most: 1 to 1,000; 0 means 100.
+	// Limit bounds the runs of a page: 1 to 1,000; 0 means 100.
 	Limit int
 	// Cursor continues an earlier page.
 	Cursor string
@@ -40,10 +40,10 @@ type ListedRun struct {
 	Next  time.Time `json:"next,omitzero"`
 }
 
-// A RunSummary is what an actor's status says of its workflow run.
+// A RunSummary describes an actor's workflow run in its status.
 type RunSummary struct {
 	Workflow string `json:"workflow"`
-	// State is as it is stored: a run that only waits is running.
+	// State is the stored state: a run that only waits is running.
 	State wfhost.State `json:"state"`
 	// Reason is why it is paused.
 	Reason wfhost.PauseReason `json:"reason,omitempty"`
@@ -51,13 +51,13 @@ type RunSummary struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// A RunPage is one page of runs, in no order that means anything. A page may have fewer runs than
-// the limit, or none, and another may follow all the same. Cursor is "" at the end.
+// A RunPage is one page of runs, in no particular order. It may have fewer runs than the limit, or
+// none, even if another page follows. Cursor is "" at the end.
 type RunPage struct {
 	Runs   []ListedRun `json:"runs"`
 	Cursor string      `json:"cursor,omitempty"`
-	// Uncertain names the actors of the type, or of all, whose runs each page leaves out: the disk
-	// failed before their last commit was durable. A restart of the node tells what was kept.
+	// Uncertain names the actors of the type, or of all, that each page leaves out: the disk failed
+	// before their last commit was durable. A restart of the node shows what was kept.
 	Uncertain []Address `json:"uncertain,omitempty"`
 }
 

@@ -8,8 +8,8 @@ const (
 	MaxScheduleRuns     = 1_000
 	// MinScheduleEvery is the shortest interval.
 	MinScheduleEvery = time.Second
-	// DefaultScheduleCatchUp is how many missed ticks MissedAll makes up for at most,
-	// MaxScheduleCatchUp the largest cap.
+	// DefaultScheduleCatchUp bounds the missed ticks that MissedAll makes up for;
+	// MaxScheduleCatchUp is the greatest bound.
 	DefaultScheduleCatchUp = 100
 	MaxScheduleCatchUp     = 10_000
 	// MaxSchedules bounds the schedules of one actor.
@@ -23,8 +23,8 @@ type ScheduleMethod struct {
 	Handler string
 }
 
-// Missed says what to do about ticks that came while the node was down, the actor paused or an
-// earlier run under way.
+// Missed is the policy for ticks that passed while the node was down, the actor was paused or an
+// earlier run was under way.
 type Missed string
 
 // The policies for missed ticks. The default is MissedOnce.
@@ -60,24 +60,24 @@ type Schedule struct {
 	// Payload is handed to the handler: CBOR inside the node, the request's encoding in requests.
 	Payload Raw `json:"payload,omitempty"`
 
-	// What follows is set by the runtime.
+	// The runtime sets the following fields.
 
-	// Next is the tick that comes next; nil when there is none.
+	// Next is the next tick; nil if there is none.
 	Next *time.Time `json:"next,omitempty"`
 	// Runs counts the runs, Attempts the failures of the current tick.
 	Runs     uint64 `json:"runs,omitempty"`
 	Attempts int    `json:"attempts,omitempty"`
 	// Skipped counts ticks that were missed and not made up for.
 	Skipped uint64 `json:"skipped,omitempty"`
-	// LastResult is "ok", "error" or "", LastError why, as every caller may see it.
+	// LastResult is "ok", "error" or ""; LastError is the cause in words for every caller.
 	LastResult string `json:"last_result,omitempty"`
 	LastError  string `json:"last_error,omitempty"`
 }
 
-// A Tick is one run of a schedule, as its handler sees it.
+// A Tick describes one run of a schedule to its handler.
 type Tick struct {
 	Name, Instance string
-	// Due is the moment that the run is for.
+	// Due is the time for which the run was due.
 	Due time.Time
 	// Run counts the runs, from 1; Attempt the attempts of this one, from 1.
 	Run     uint64
@@ -92,7 +92,7 @@ type ScheduleRun struct {
 	Due      time.Time `json:"due"`
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished"`
-	// Result is "ok" or "error"; Error says why, as operators may see it.
+	// Result is "ok" or "error"; Error is the cause in words for operators.
 	Result  string `json:"result"`
 	Error   string `json:"error,omitempty"`
 	Attempt int    `json:"attempt"`

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A Span identifies an operation in a trace, as W3C Trace Context has it
+// A Span identifies an operation in a trace, as in W3C Trace Context
 // (https://www.w3.org/TR/trace-context/). The zero Span is none.
 type Span struct {
 	Trace [16]byte
@@ -58,8 +58,8 @@ func (s Span) IsZero() bool { return s.ID == [8]byte{} }
 // Sampled reports whether the trace is recorded.
 func (s Span) Sampled() bool { return s.Flags&sampled != 0 }
 
-// Child returns a new span with the trace and the flags of s: the first one of a new trace if s is
-// of none.
+// Child returns a new span with the trace and the flags of s. If s is zero, the span begins a new
+// trace.
 func (s Span) Child() Span {
 	if s.IsZero() {
 		binary.NativeEndian.PutUint64(s.Trace[:8], rand.Uint64())
@@ -69,8 +69,8 @@ func (s Span) Child() Span {
 	return s
 }
 
-// String is the traceparent of what the span causes, and "" for the zero Span. It is also the value
-// of traceresponse.
+// String returns the traceparent for operations that the span causes, and "" for the zero Span. It
+// is also the value of traceresponse.
 func (s Span) String() string {
 	if s.IsZero() {
 		return ""
@@ -81,8 +81,8 @@ func (s Span) String() string {
 	return string(hex.AppendEncode(b, []byte{s.Flags}))
 }
 
-// Attrs are the log attributes of the span, with the names that OpenTelemetry gives them; none if
-// it is no span.
+// Attrs returns the log attributes of the span, with the names of OpenTelemetry; none for the zero
+// Span.
 func (s Span) Attrs() []slog.Attr {
 	if s.IsZero() {
 		return nil
@@ -93,7 +93,7 @@ func (s Span) Attrs() []slog.Attr {
 
 type spanKey struct{}
 
-// WithSpan returns a context for what the operation of a span causes.
+// WithSpan returns a context for operations that a span causes.
 func WithSpan(ctx context.Context, s Span) context.Context {
 	return context.WithValue(ctx, spanKey{}, s)
 }
@@ -104,20 +104,20 @@ func SpanOf(ctx context.Context) Span {
 	return s
 }
 
-// A Tracer is a Node that records the requests which come to it from outside.
+// A Tracer is a Node that records requests from outside.
 type Tracer interface {
-	// BeginRequest takes the span of a client, which is the zero Span if it has none, and returns
-	// that of its request for an actor of a type. It is not sampled if too many clients want to be
-	// recorded.
+	// BeginRequest returns the span of a client's request for an actor of a type. cause is the span
+	// of the client, or the zero Span. The result is not sampled if too many clients ask for
+	// recording.
 	BeginRequest(typ string, cause Span) Span
-	// EndRequest records a request that is over, if it is sampled. kind is how it came: http,
-	// websocket or nats. The actor need not exist.
+	// EndRequest records a finished request, if it is sampled. kind is http, websocket or nats. The
+	// actor need not exist.
 	EndRequest(a Address, kind, name string, s, cause Span, began time.Time, err error)
 }
 
-// Untraced is what says, in place of a span, that nothing is recorded of an operation. It is
-// decided once, where the operation begins.
+// Untraced, in place of a span, marks an operation that is not recorded. This is decided once,
+// where the operation begins.
 var Untraced = Span{Flags: 0x80}
 
-// Decided reports whether it is decided if the operation is recorded.
+// Decided reports whether it was decided to record the operation or not.
 func (s Span) Decided() bool { return !s.IsZero() || s.Flags != 0 }

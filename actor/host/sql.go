@@ -25,9 +25,9 @@ type SQLInput struct {
 	// Limit bounds the rows of the answer: 1 to 10,000; absent means 1,000. The answer is bounded
 	// by 8 MiB too.
 	Limit int `json:"limit,omitempty" range:"1,10000"`
-	// Reason says why the statement is run, in at most 1,024 bytes. sql.exec logs it, as an
-	// operator's or, of a type with OpenSQL, as a caller's, and demands it of operators. Operators
-	// may run it during a pause, unless the type has OpenSQL.
+	// Reason says why the statement is run, in up to 1,024 bytes. sql.exec logs it, as an
+	// operator's or, for a type with OpenSQL, as a caller's, and requires it from operators.
+	// Operators may run it during a pause, unless the type has OpenSQL.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -37,7 +37,7 @@ type SQLOutput struct {
 	// Rows hold strings, numbers, null, and {"base64": "..."} for bytes. Integers are exact, in
 	// JSON too.
 	Rows [][]any `json:"rows"`
-	// Truncated: there are more rows.
+	// Truncated is set if there are more rows.
 	Truncated bool `json:"truncated,omitempty"`
 	// Changes counts the rows that the statements inserted, updated and deleted; LastInsertID is
 	// the last rowid inserted.
@@ -52,13 +52,13 @@ type SQLColumn struct {
 	Type string `json:"type,omitempty"`
 }
 
-// SQLMigrateInput asks for the type's migrations to be applied.
+// SQLMigrateInput applies the type's migrations.
 type SQLMigrateInput struct {
 	// DryRun tries them on a copy, and changes nothing.
 	DryRun bool `json:"dry_run,omitempty"`
 }
 
-// SQLMigrateOutput says what was applied, or would be.
+// SQLMigrateOutput lists the migrations that were applied, or would be.
 type SQLMigrateOutput struct {
 	Applied []string `json:"applied"`
 	// Error is why a dry run failed, and Migration the failed one; "" if it succeeded.
@@ -68,7 +68,7 @@ type SQLMigrateOutput struct {
 
 // SQLStatusOutput describes an actor's database.
 type SQLStatusOutput struct {
-	// Exists: the actor has one. It is made by the first statement that changes something.
+	// Exists is set if the actor has one. The first statement that changes something creates it.
 	Exists bool  `json:"exists"`
 	Bytes  int64 `json:"bytes"` // of its pages
 	// Sequence counts the commits that changed it.
@@ -78,7 +78,7 @@ type SQLStatusOutput struct {
 	Pending    []string `json:"pending,omitempty"`
 }
 
-// Databases gives whole databases out and takes them in. A local node implements it.
+// Databases exports and imports whole databases. A local node implements it.
 type Databases interface {
 	// ExportSQL writes an actor's database as a plain SQLite file, as of one commit, without waking
 	// the actor. The error code is NotFound if the actor or its database does not exist.
@@ -104,14 +104,14 @@ type QueryManyInput struct {
 	// Limit bounds the rows of the answer: 1 to 10,000; absent means 1,000. The answer is bounded
 	// by 8 MiB, 10,000 actors and 10 seconds, too.
 	Limit int `json:"limit,omitempty" range:"1,10000"`
-	// Cursor goes on after an earlier answer to the same question.
+	// Cursor continues after an earlier answer to the same query.
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// QueryManyOutput has the rows of the actors. Each actor's are of one of its commits, and those of
+// QueryManyOutput has the rows of the actors. The rows of one actor are of one commit, and rows of
 // different actors may be of different times.
 type QueryManyOutput struct {
-	// Columns are those of the first actor with rows.
+	// Columns are the columns of the first actor with rows.
 	Columns []SQLColumn `json:"columns"`
 	Actors  []ActorRows `json:"actors"`
 	// Read counts the actors whose databases were read. Others have none.
@@ -123,12 +123,12 @@ type QueryManyOutput struct {
 // ActorRows are the rows of one actor.
 type ActorRows struct {
 	Key []string `json:"key"`
-	// Columns are there if they differ from those of the output.
+	// Columns are set if they differ from the columns of the output.
 	Columns []SQLColumn `json:"columns,omitempty"`
 	Rows    [][]any     `json:"rows"`
-	// Truncated: the actor has more rows than the answer has room for.
+	// Truncated is set if the actor has more rows than the answer has room for.
 	Truncated bool `json:"truncated,omitempty"`
-	// Error says why the actor has no rows: its database lacks a table, say, or the statement ran
-	// for 2 seconds.
+	// Error says why the actor has no rows, such as a missing table or a statement that ran for 2
+	// seconds.
 	Error *Error `json:"error,omitempty"`
 }

@@ -15,25 +15,25 @@ const (
 type Stream struct {
 	// Name is unique among the behavior's streams, or AnyName.
 	Name string
-	// Items, Bytes and Age bound what is kept; the oldest items go first. Age 0 keeps items of any
-	// age.
+	// Items, Bytes and Age bound the items that are kept; the oldest are removed first. Age 0 keeps
+	// items of any age.
 	Items int
 	Bytes int64
 	Age   time.Duration
 	// ItemBytes bounds one item.
 	ItemBytes int
-	// External: clients may append to and close the stream.
+	// External is set if clients may append to and close the stream.
 	External bool
 }
 
-// EnsureDefaults fills in what is not set.
+// EnsureDefaults sets missing fields to their defaults.
 func (s *Stream) EnsureDefaults() {
 	setDefault(&s.Items, DefaultStreamItems)
 	setDefault(&s.Bytes, DefaultStreamBytes)
 	setDefault(&s.ItemBytes, DefaultStreamItemBytes)
 }
 
-// StreamInfo says what is known of one stream.
+// StreamInfo describes one stream.
 type StreamInfo struct {
 	Stream string `json:"stream"`
 	// First and Last are the sequences of the first and last item that is kept; Last is 0 if there
@@ -58,16 +58,16 @@ type StreamItem struct {
 	Data []byte
 }
 
-// A StreamPage is what follows a position in a stream.
+// A StreamPage has the items after a position in a stream.
 type StreamPage struct {
 	// Missed counts the items between the position and the first of Items that are no longer kept.
 	Missed uint64
-	// Reset: the position is beyond the last item, so it is none of this stream. Reading begins
-	// anew, and Missed counts from the first item.
+	// Reset is set if the position is beyond the last item, so it is not one of this stream.
+	// Reading begins anew, and Missed counts from the first item.
 	Reset bool
 	Items []StreamItem
 	// Next is the position after Items.
 	Next uint64
-	// Closed: the stream is closed and Items holds its last item, or the position was beyond it.
+	// Closed is set if the stream is closed and nothing follows Items.
 	Closed bool
 }

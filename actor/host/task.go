@@ -14,11 +14,11 @@ type Task interface {
 
 	Self() Identity
 	Logger() *slog.Logger
-	// Turn runs f as a turn of the actor, on its state, and returns when that is durable. state is
-	// what Behavior.Decode returns; f may change it. The error is f's, or why the turn could not
-	// run.
+	// Turn runs f as a turn of the actor, on its state, and returns when that is durable. state has
+	// the type that Behavior.Decode returns; f may change it. The error is f's, or the reason why
+	// the turn could not run.
 	Turn(ctx context.Context, f func(state any, t Turn) error) error
-	// Append appends items, in CBOR, to a stream in a turn of its own and returns the sequence of
-	// the last.
+	// Append appends items, in CBOR, to a stream in a separate turn and returns the sequence of the
+	// last.
 	Append(ctx context.Context, stream string, items [][]byte) (uint64, error)
 }

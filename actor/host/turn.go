@@ -15,8 +15,8 @@ type Identity struct {
 	ID string
 }
 
-// A Reader is what a query may do while it runs. As a context it ends with the caller's. It is
-// valid until the handler returns; reading through it afterwards is an error.
+// A Reader has the operations of a query. As a context it ends with the caller's. It is valid until
+// the handler returns; reading through it afterwards is an error.
 type Reader interface {
 	context.Context
 	Node
@@ -25,8 +25,8 @@ type Reader interface {
 	Self() Identity
 	// Logger logs with the actor's type, key and version as attributes.
 	Logger() *slog.Logger
-	// Version is the version of the state that the reader sees; during a turn, the version that it
-	// will commit.
+	// Version is the version of the state that is read; during a turn, the version that it will
+	// commit.
 	Version() uint64
 	// Traceparent is the W3C trace context that the call came with, or "".
 	Traceparent() string
@@ -40,8 +40,8 @@ type Reader interface {
 	KVCount(prefix []byte) (int64, error)
 
 	// SQL returns the handle of the actor's SQLite database, the same at every call. In a turn it
-	// writes, and what it wrote is part of the commit; in a query it reads the version that the
-	// query sees. A closed handle is returned after the end.
+	// also writes, as part of the commit; in a query it reads the query's version. After the end
+	// SQL returns a closed handle.
 	SQL() *sql.DB
 
 	// Attribute returns the value of an attribute, by its index in the behavior's Attributes; false
@@ -53,7 +53,7 @@ type Reader interface {
 	// Schedules lists the schedules of one name, or all if name is "", in order of name and
 	// instance.
 	Schedules(name string) ([]Schedule, error)
-	// StreamInfo describes a stream, StreamRead reads what follows a position.
+	// StreamInfo describes a stream, StreamRead reads the items after a position.
 	StreamInfo(stream string) (StreamInfo, error)
 	StreamRead(stream string, after uint64, limit int) (StreamPage, error)
 	// Connections lists connections in order of their ids, after one of them; limit 0 means 1,000.
@@ -64,16 +64,15 @@ type Reader interface {
 	Caller() string
 }
 
-// A Turn is what a handler may do while it runs. Everything that it writes is one commit, together
-// with the actor's state, when the handler returns without an error, and nothing otherwise.
+// A Turn has the operations of a handler. Its writes become one commit with the actor's state when
+// the handler returns without an error, and are dropped otherwise.
 type Turn interface {
 	Reader
 
 	// Now is the turn's time: the same for everything that the turn writes.
 	Now() time.Time
 
-	// KVPut stores a value, and what its bytes are. A zero expire means that the entry does not
-	// expire.
+	// KVPut stores a value with its encoding. A zero expire means that the entry does not expire.
 	KVPut(key, value []byte, encoding Encoding, expire time.Time) error
 	// KVDelete removes an entry and reports whether there was one.
 	KVDelete(key []byte) (bool, error)
@@ -81,7 +80,7 @@ type Turn interface {
 	// end of the store.
 	KVDeleteRange(start, end []byte) (int64, error)
 
-	// SetAttribute sets an attribute to a value of its kind. Setting the value that it has writes
+	// SetAttribute sets an attribute to a value of its kind. Setting the same value again writes
 	// nothing.
 	SetAttribute(attribute int, value AttributeValue) error
 	// ClearAttribute removes the value of an attribute and reports whether it had one.
@@ -121,15 +120,15 @@ type Turn interface {
 	// SetConnectionState stores the state of a connection. The error code is NotFound if it is
 	// gone.
 	SetConnectionState(id string, state []byte) error
-	// CloseConnection ends a connection; reason is what the client sees. It runs the disconnect
-	// hook in this turn. It reports whether there was one.
+	// CloseConnection ends a connection, with a reason for the client, and reports whether there
+	// was one. It runs the disconnect hook in this turn.
 	CloseConnection(id string, reason *Error) (bool, error)
 
 	// StartRun starts a run of a workflow, as part of the turn. The error code is AlreadyExists if
 	// the actor has another run.
 	StartRun(s RunStart) (RunStarted, error)
-	// ControlRun does something to the run, as part of the turn. The error code is NotFound if
-	// there is none, and FailedPrecondition, with the reason, if it cannot be done.
+	// ControlRun controls the run, as part of the turn. The error code is NotFound if there is
+	// none, and FailedPrecondition, with the reason, if the run does not allow it.
 	ControlRun(c RunControl) error
 
 	// Go starts a task when the turn is durable.

@@ -10,9 +10,9 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// A Branch is a store that began as another one was, and has changed by itself since. Made by
-// [Store.Branch] and Fork. Scopes hold for what it changes, but do not count it; it has no search,
-// no log and no watchers. What [Store.Merge] brings into the store itself, all of them see.
+// A Branch is a store that began as a copy of another one, and has changed independently since.
+// Made by [Store.Branch] and Fork. Scopes apply to its changes, but do not count them. It has no
+// search, log or watchers; they get changes that [Store.Merge] makes in the store.
 //
 // The error code is NotFound, with the metadata "reason" branch_not_found, if there is no such
 // branch.
@@ -26,20 +26,20 @@ func branchAt(at site.Site, name string) Branch {
 	return Branch{r, line{r}}
 }
 
-// Branch returns the branch with a name. It asks nothing.
+// Branch returns the branch with a name. It sends no request.
 func (s Store) Branch(name string) Branch {
 	return branchAt(s.site, name)
 }
 
-// Name is that of the branch.
+// Name returns the name of the branch.
 func (b Branch) Name() string { return b.moment.Branch }
 
-// Fork makes a branch that begins as the store, or the branch, is. That takes as long for one entry
-// as for a million. The name has 1 to 255 bytes of UTF-8; the error code is AlreadyExists if
-// another branch has it. A store has up to 100 branches, and 8 of branches of branches.
+// Fork makes a branch with the present entries of the store or branch. That takes as long for one
+// entry as for a million. The name has 1 to 255 bytes of UTF-8; the error code is AlreadyExists if
+// another branch has it. A store has up to 100 branches, forked up to 8 deep.
 func (l line) Fork(ctx context.Context, name string) (Branch, error) { return l.fork(ctx, name, false) }
 
-// Tag is Fork of a branch that does not change: a version with a name, which stays readable.
+// Tag forks a branch that does not change: a version with a name, which stays readable.
 func (l line) Tag(ctx context.Context, name string) (Branch, error) { return l.fork(ctx, name, true) }
 
 func (l line) fork(ctx context.Context, name string, readOnly bool) (Branch, error) {
@@ -59,12 +59,11 @@ func (b Branch) Remove(ctx context.Context) (bool, error) {
 // A BranchInfo describes a branch.
 type BranchInfo struct {
 	Name string
-	// From is the branch that it was forked from; "" is the store itself. It began with that at
-	// Version.
+	// From is the branch from which it was forked, as of Version; "" is the store itself.
 	From    string
 	Version uint64
 	Created time.Time
-	// ReadOnly is set of a [Store.Tag].
+	// ReadOnly is set for a [Store.Tag].
 	ReadOnly bool
 }
 
@@ -78,16 +77,16 @@ func (s Store) Branches(ctx context.Context) ([]BranchInfo, error) {
 	return list, err
 }
 
-// A Point is a branch at a version. The zero value is the store itself as it is.
+// A Point is a branch at a version. The zero value is the present store itself.
 type Point struct {
 	Branch string
-	// Version is that of a commit; 0 is the present.
+	// Version is the version of a commit; 0 is the present.
 	Version uint64
 }
 
 func (p Point) wire() hostkv.Moment { return hostkv.Moment{Branch: p.Branch, At: p.Version} }
 
-// A Difference is a key whose entry is not the same at two points. It is nil where there is none.
+// A Difference is a key whose entry differs between two points. From or To is nil if it has none.
 type Difference struct {
 	Key      Key
 	From, To *Entry
@@ -95,7 +94,7 @@ type Difference struct {
 
 // Diff ranges over the entries of a selection that differ between two points, in the order of their
 // keys. An error ends the loop; its code is FailedPrecondition, with the metadata "reason"
-// history_trimmed, if a point is not known any longer.
+// history_trimmed, if a point is no longer known.
 func (s Store) Diff(ctx context.Context, from, to Point, of Selection) iter.Seq2[Difference, error] {
 	return func(yield func(Difference, error) bool) {
 		for in := (hostkv.DiffInput{From: from.wire(), To: to.wire(), Selection: of}); ; {
@@ -129,19 +128,19 @@ func entryIf(e *hostkv.Entry) (*Entry, error) {
 	return &out, err
 }
 
-// A Strategy decides which entry a merge takes that both branches have changed.
+// A Strategy decides which entry a merge keeps if both branches have changed it.
 type Strategy string
 
 // The strategies.
 const (
-	// Strict merges nothing if there is such an entry. It is the zero value.
+	// Strict merges nothing if both have changed an entry. It is the zero value.
 	Strict Strategy = ""
-	// Theirs takes the entry of the source, Ours leaves that of the target.
+	// Theirs takes the entry of the source, Ours keeps that of the target.
 	Theirs Strategy = "theirs"
 	Ours   Strategy = "ours"
 )
 
-// A MergeConfig says what is merged into what.
+// A MergeConfig selects the branches and the entries of a merge.
 //
 //   - To merge a branch into the store: Source.Branch. To bring the branch up to date: Target.
 //   - To take some entries only: Keys, up to 1,000, or Selection.
@@ -151,41 +150,40 @@ type MergeConfig struct {
 	Source Point
 	// Target is a branch; "" is the store itself.
 	Target string
-	// Base is what both began as. nil means what they share: where one was forked from the other,
-	// or both from a third, or the last merge between them.
+	// Base is their common origin. nil means the point where one was forked from the other, or both
+	// from a third, or the last merge between them.
 	Base      *Point
 	Strategy  Strategy
 	Keys      []Key
 	Selection Selection
-	// DryRun merges nothing, and says what would be.
+	// DryRun merges nothing, and returns the result that the merge would have.
 	DryRun bool
 }
 
-// A Merged says what a merge did.
+// A Merged is the result of a merge.
 type Merged struct {
 	// OK is false if there are conflicts and the strategy is Strict. Then nothing was done.
 	OK bool
-	// Version is that of the commit.
+	// Version is the version of the commit.
 	Version uint64
 	// Put and Deleted count the entries of the target that were put and removed.
 	Put, Deleted int64
-	// Conflicts are up to 100 of the entries that both have changed, also if the strategy has
-	// decided; Conflicted counts all.
+	// Conflicts are up to 100 of the entries that both have changed, even if the strategy decided;
+	// Conflicted counts all.
 	Conflicts  []Conflict
 	Conflicted int64
 }
 
-// A Conflict is a key whose entry two branches have changed in different ways. It is nil where
-// there is none.
+// A Conflict is a key whose entry two branches have changed in different ways. An entry is nil
+// where there is none.
 type Conflict struct {
 	Key                  Key
 	Base, Source, Target *Entry
 }
 
-// Merge brings what has changed in the source since the base into the target, in one commit. One
-// merge compares up to 10,000 entries that differ, and reads up to 1,000,000 that do not, to find
-// those of the store itself. The error code is TooLarge if there are more, which Selection can
-// divide.
+// Merge applies the changes of the source since the base to the target, in one commit. One merge
+// compares up to 10,000 entries that differ. To find those of the store itself, it reads up to
+// 1,000,000 that do not. The error code is TooLarge if there are more; Selection can divide them.
 func (s Store) Merge(ctx context.Context, c MergeConfig) (Merged, error) {
 	in := hostkv.MergeInput{Source: c.Source.wire(), Target: c.Target, Strategy: string(c.Strategy),
 		Keys: c.Keys, Selection: c.Selection, DryRun: c.DryRun}

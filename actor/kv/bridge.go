@@ -13,7 +13,7 @@ func New(at site.Site) Store {
 	return Store{r, line{r}}
 }
 
-// An Opener opens stores by the addresses of actors, for gateways: they know neither types nor
+// An Opener opens stores by the addresses of actors, for gateways, which have neither types nor
 // contracts. Safe for concurrent use.
 type Opener struct{ codec *codec.Codec }
 

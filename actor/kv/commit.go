@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// A Check demands something of what is stored. Made by [Exists], [Absent], [AtVersion], [Equals]
+// A Check is a condition on the stored entries. Made by [Exists], [Absent], [AtVersion], [Equals]
 // and [Unchanged].
 type Check struct {
 	wire hostkv.Check
@@ -23,21 +23,21 @@ func Exists(key Key) Check { return Check{wire: hostkv.Check{Key: key, Exists: n
 // Absent demands that there is no entry.
 func Absent(key Key) Check { return Check{wire: hostkv.Check{Key: key, Exists: new(false)}} }
 
-// Equals demands that there is an entry whose value equals v, as the operator $eq of filters
-// compares: numbers by value, and objects in any order.
+// Equals demands that there is an entry whose value equals v, compared like the operator $eq of
+// filters: numbers by value, and objects in any order.
 func Equals(key Key, v Value) Check {
 	c := Check{wire: hostkv.Check{Key: key}}
 	c.wire.Value, c.wire.Encoding = v.raw()
 	return c
 }
 
-// AtVersion demands that an entry has a version, which the caller has seen; 0 is that of no entry.
+// AtVersion demands that an entry has the version that the caller read; 0 means that there is none.
 func AtVersion(key Key, version uint64) Check {
 	return Check{wire: hostkv.Check{Key: key, Version: new(version)}}
 }
 
-// Unchanged demands that the part of a selection that a [Page] covered is as it was, given the
-// page's Digest: no entry there was written, added or removed since.
+// Unchanged demands that the entries covered by a [Page] are unchanged, given the page's Digest:
+// none was written, added or removed since.
 func Unchanged(digest string) Check { return Check{wire: hostkv.Check{Digest: digest}} }
 
 // A Mutation changes entries. Made by [Put] and the like.
@@ -51,7 +51,7 @@ type Mutation struct {
 	rest     *hostkv.Mutation // what few mutations have; shared, so never changed
 }
 
-// with returns the mutation with something in its rest.
+// with returns the mutation with its rest changed by set.
 func (m Mutation) with(set func(rest *hostkv.Mutation)) Mutation {
 	var rest hostkv.Mutation
 	if m.rest != nil {
@@ -62,7 +62,7 @@ func (m Mutation) with(set func(rest *hostkv.Mutation)) Mutation {
 	return m
 }
 
-// fill makes the mutation of a request, which is zero.
+// fill fills in w, a zero mutation of a request.
 func (m *Mutation) fill(w *hostkv.Mutation) {
 	if m.rest != nil {
 		*w = *m.rest
@@ -73,11 +73,11 @@ func (m *Mutation) fill(w *hostkv.Mutation) {
 	}
 }
 
-// Put stores a value. How long it lives is said by [Mutation.For]; without it the default of its
-// scope counts, and an entry of no scope with a default lives for ever.
+// Put stores a value. [Mutation.For] sets how long it lives; without it the default of its scope
+// holds. An entry without either lives for ever.
 func Put(key Key, v Value) Mutation { return mutation("put", key, v) }
 
-// Delete removes an entry. That there is none is no error.
+// Delete removes an entry. A missing entry is no error.
 func Delete(key Key) Mutation { return Mutation{op: "delete", key: key} }
 
 // DeleteRange removes the entries of a selection, which must not be zero. The prefix Key{} selects
@@ -86,8 +86,8 @@ func DeleteRange(of Selection) Mutation {
 	return Mutation{op: "delete_range"}.with(func(rest *hostkv.Mutation) { rest.Selection = of })
 }
 
-// DeleteWhere removes the entries of a selection that meet a filter in JSON; see [ListConfig]. The
-// error code is TooLarge if there are more than 10,000 to look at in one commit.
+// DeleteWhere removes the entries of a selection that match a filter in JSON; see [ListConfig]. The
+// error code is TooLarge if one commit would have to examine more than 10,000.
 func DeleteWhere(of Selection, where []byte) Mutation {
 	return DeleteRange(of).with(func(rest *hostkv.Mutation) { rest.Where, _ = JSON(where).raw() })
 }
@@ -102,11 +102,11 @@ func Min(key Key, v Value) Mutation { return mutation("min", key, v) }
 // Max stores the greater of two numbers, the entry's and v.
 func Max(key Key, v Value) Mutation { return mutation("max", key, v) }
 
-// Append adds the elements of an array behind those of the entry's, or text to text, or bytes to
+// Append adds the elements of an array after the entry's elements, or text to text, or bytes to
 // bytes. If there is no entry, it stores the value; so does Prepend. They keep the time to live.
 func Append(key Key, v Value) Mutation { return mutation("append", key, v) }
 
-// Prepend is like Append, in front of what the entry has.
+// Prepend is like Append, but adds at the front.
 func Prepend(key Key, v Value) Mutation { return mutation("prepend", key, v) }
 
 // Touch changes how long an entry lives from now on, 1 ms to 100 years; 0 is for ever.
@@ -119,14 +119,14 @@ func mutation(op string, key Key, v Value) Mutation {
 		literal: v.Encoding == host.EncodedJSON}
 }
 
-// Resolve puts strings for the texts of a [Placeholder] in the document that the mutation stores.
-// Without it they are what they are.
+// Resolve replaces each [Placeholder] in the document that the mutation stores by its string.
+// Without it placeholders are stored as plain text.
 func (m Mutation) Resolve() Mutation {
 	m.literal = false
 	return m
 }
 
-// For says how long the entry lives from the commit on, 1 ms to 100 years; 0 is for ever.
+// For sets how long the entry lives from the commit on, 1 ms to 100 years; 0 is for ever.
 func (m Mutation) For(ttl time.Duration) Mutation {
 	m.ttl = new(site.Millis(ttl))
 	if m.rest != nil && m.rest.Expires != nil {
@@ -135,8 +135,8 @@ func (m Mutation) For(ttl time.Duration) Mutation {
 	return m
 }
 
-// Until says when the entry ceases to exist, instead of [Mutation.For]: up to 100 years from now.
-// An entry of the past is not there. The zero time is never.
+// Until sets when the entry expires, instead of [Mutation.For]: up to 100 years from now. A past
+// time means that there is no entry. The zero time is never.
 func (m Mutation) Until(t time.Time) Mutation {
 	switch t = t.UTC(); {
 	case t.IsZero():
@@ -151,7 +151,7 @@ func (m Mutation) Until(t time.Time) Mutation {
 }
 
 // Within bounds the result of a [Sum] by numbers of its type; a zero Value is no bound. A result
-// that would pass them is an error, or the bound if clamp is set.
+// beyond them is an error, or becomes the bound if clamp is set.
 func (m Mutation) Within(least, most Value, clamp bool) Mutation {
 	return m.with(func(rest *hostkv.Mutation) {
 		rest.Clamp = clamp
@@ -164,8 +164,8 @@ func (m Mutation) Within(least, most Value, clamp bool) Mutation {
 	})
 }
 
-// MaxLen bounds the elements of the array that an [Append] or [Prepend] makes, at least 1. Elements
-// at its other end go.
+// MaxLen bounds the array that an [Append] or [Prepend] makes to n elements, at least 1. Elements
+// at its other end are removed.
 func (m Mutation) MaxLen(n int64) Mutation {
 	return m.with(func(rest *hostkv.Mutation) { rest.MaxLen = &n })
 }
@@ -177,28 +177,28 @@ type Commit struct {
 	Mutations []Mutation
 }
 
-// A Result says what a commit did.
+// A Result is the result of a commit.
 type Result struct {
 	// Failed are the positions of the checks that failed. Then nothing was done, which is no error.
 	Failed []int
-	// Version is that of the commit, and of the entries that it changed; 0 if a check failed. In a
-	// handler it is that of the turn, which takes it only if it changes something.
+	// Version is the version of the commit and of the entries that it changed; 0 if a check failed.
+	// In a handler it is the turn's, which counts only if the turn changes something.
 	Version uint64
 	// Results has an element for each mutation, in order; none if a check failed.
 	Results []MutationResult
 	// Deleted counts the entries that all mutations removed; 0 for a client whose token lacks the
 	// right read.
 	Deleted int64
-	// Resolved has what each placeholder stood for.
+	// Resolved has the string of each placeholder.
 	Resolved map[Placeholder]string
 }
 
-// A MutationResult says what one mutation did.
+// A MutationResult is the result of one mutation.
 type MutationResult struct {
 	// Value is the entry's value after a Sum, Min or Max. Handlers get it after the other mutations
 	// of one entry too, except [Delete].
 	Value Value
-	// Expires is when the entry ceases to exist; zero for never.
+	// Expires is when the entry expires; zero for never.
 	Expires time.Time
 	// Deleted counts the entries that were removed; 0 for a client whose token lacks the right
 	// read.
@@ -215,7 +215,7 @@ func (l line) Commit(ctx context.Context, c Commit) (Result, error) {
 	})
 }
 
-// Purge removes entries that have expired, and returns how many. No reader sees them anyway, and
+// Purge removes expired entries and returns their number. Readers never see them. Without Purge
 // they are removed within an hour of their time, or a second if the store has scopes.
 func (s Store) Purge(ctx context.Context) (n int64, err error) {
 	for {
@@ -232,7 +232,7 @@ type single struct {
 	mutation [1]hostkv.Mutation
 }
 
-// singles are zero, and used by nobody.
+// singles holds zero values that are not in use.
 var singles = sync.Pool{New: func() any { return new(single) }}
 
 func (c *Commit) run(do func(*hostkv.CommitInput) (hostkv.CommitOutput, error)) (Result, error) {

@@ -1,4 +1,4 @@
-// Package kv has the calls of callers and operators to the key-value store of one actor:
+// Package kv calls the key-value store of one actor, for callers and operators:
 //
 //	store := tenants.Ref(node, "acme").KV()
 //	entry, found, err := store.Get(ctx, kv.Key{"user", 7})
@@ -9,7 +9,7 @@
 // which is part of their commit.
 //
 // Errors are an *host.Error, which package actor calls Error. The code is InvalidArgument for a bad
-// reference, key, filter or mutation, TooLarge for what is over a limit, and PermissionDenied for a
-// caller that is no operator if the type has no OpenKV. An actor that is not there has no entries.
-// Any call may fail with a code of the node, such as Unavailable, Overloaded or DeadlineExceeded.
+// reference, key, filter or mutation, TooLarge for a value beyond a limit, and PermissionDenied for
+// a caller that is no operator if the type has no OpenKV. A missing actor has no entries. Any call
+// may fail with a code of the node, such as Unavailable, Overloaded or DeadlineExceeded.
 package kv

@@ -71,7 +71,7 @@ func Example() {
 	page, err := store.List(ctx, kv.ListConfig{Selection: users, Limit: 1, Reverse: true, KeysOnly: true})
 	fmt.Println(page.Entries[0].Key, page.Cursor != "", err)
 
-	// What the caller read is still so, or nothing is done.
+	// Nothing is done unless the entries are as the caller read them.
 	r, err = store.Commit(ctx, kv.Commit{
 		Checks:    []kv.Check{kv.AtVersion(ada, entry.Version), kv.Exists(kv.Key{"raw"}), kv.Equals(kv.Key{"note"}, kv.Text("hello"))},
 		Mutations: []kv.Mutation{kv.DeleteRange(users), kv.DeleteWhere(users, []byte(`{"age":17}`))},
@@ -331,7 +331,7 @@ func ExampleStore_Merge() {
 	// true <nil>
 }
 
-// A shop sells what it has.
+// A shop sells its stock.
 var (
 	shops = actor.NewType[shop]("shop")
 	sell  = actor.NewAction[int, string](shops, "sell")

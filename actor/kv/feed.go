@@ -20,9 +20,9 @@ type Position struct {
 	Life string
 }
 
-// A FeedConfig says what [Store.Feed] reads. The zero value reads all events that are kept.
+// A FeedConfig selects the events that [Store.Feed] reads. The zero value reads all kept events.
 type FeedConfig struct {
-	// Prefixes are up to 16 prefixes: the entries whose keys begin with their parts. nil is all.
+	// Prefixes, up to 16, select the entries whose keys begin with their parts. nil selects all.
 	Prefixes []Key
 	// From is where the feed begins.
 	From Position
@@ -36,30 +36,30 @@ type Event struct {
 	// the id of that life.
 	Sequence uint64
 	Life     string
-	// Version is that of the commit. A commit may have several events.
+	// Version is the version of the commit. A commit may have several events.
 	Version uint64
 	Time    time.Time
 	// Op is "put" or "delete", and Cause is "set", "delete", "delete_range" or "expired".
 	Op, Cause string
 	Key       Key
-	// Value is what a put has stored, and Expires when it ceases to exist; zero for never.
+	// Value is the value of a put, and Expires when it expires; zero for never.
 	Value   Value
 	Expires time.Time
-	// Range is the selection of a "delete_range", the zero one for all; nil of other events.
+	// Range is the selection of a "delete_range", the zero one for all. It is nil for other events.
 	Range *Selection
 }
 
 // Position returns the position of a reader that has the event.
 func (e Event) Position() Position { return Position{After: e.Sequence, Life: e.Life} }
 
-// A GapError says that events after the position of a reader are no longer kept.
+// A GapError says that events after a reader's position are no longer kept.
 type GapError struct {
-	// First is the sequence of the first event that is kept, and Missed counts those before it that
-	// the reader lacks.
+	// First is the sequence of the first kept event. Missed counts the events before it that the
+	// reader lacks.
 	First, Missed uint64
-	// Reset: the position belongs to another life of the actor, or is greater than the last one, as
-	// after a restore. The events begin anew. A restored log that has reached the position by then
-	// is not told from the one before.
+	// Reset is set if the position belongs to another life of the actor, or is beyond the last
+	// event, as after a restore. The events begin anew. A restored log that has reached the
+	// position again is not detected.
 	Reset bool
 }
 
@@ -71,23 +71,22 @@ func (e *GapError) Error() string {
 	return fmt.Sprintf("%d events are no longer kept", e.Missed)
 }
 
-// LastPosition returns the position of a reader that has all events so far. The error code is
-// NotFound if there is no actor, and FailedPrecondition if no scope has a log.
+// LastPosition returns the position after the last event so far. The error code is NotFound if
+// there is no actor, and FailedPrecondition if no scope has a log.
 func (s Store) LastPosition(ctx context.Context) (Position, error) {
 	out, err := site.Ask(ctx, &s.site, method.KVFeed, &hostkv.FeedInput{})
 	return Position{After: out.Next, Life: out.Life}, err
 }
 
 // Feed ranges over the changes of entries after a position, each once and in the order of the
-// commits, and waits for new ones. They are those in scopes with a log ([Policy].Log,
-// actor.MapConfig). What it tells is durable. A loop that is slow holds nobody up, and events wait
-// for it for as long as they are kept. Feed neither wakes the actor nor keeps it awake.
+// commits, and waits for new ones. It covers scopes with a log ([Policy].Log, actor.MapConfig). The
+// changes are durable. A slow loop delays no writer; events wait for it as long as they are kept.
+// Feed neither wakes the actor nor keeps it awake.
 //
-// Feed continues after temporary errors, such as a restart of the node, for as long as ctx lasts.
-// It stays in one life of the actor. A [*GapError], once for each gap, does not end the loop. Any
-// other error is an [*host.Error] and ends it: Destroyed when the actor is destroyed, NotFound if
-// there is none, FailedPrecondition if no scope has a log, Canceled or DeadlineExceeded when ctx
-// ends.
+// Feed continues after temporary errors, such as a restart of the node, until ctx ends. It stays in
+// one life of the actor. A [*GapError], once for each gap, does not end the loop. Any other error
+// is an [*host.Error] and ends it: Destroyed when the actor is destroyed, NotFound if there is
+// none, FailedPrecondition if no scope has a log, Canceled or DeadlineExceeded when ctx ends.
 func (s Store) Feed(ctx context.Context, c FeedConfig) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		in := hostkv.FeedInput{Prefixes: c.Prefixes, After: &c.From.After, Life: c.From.Life,
@@ -123,7 +122,7 @@ func (s Store) Feed(ctx context.Context, c FeedConfig) iter.Seq2[Event, error] {
 	}
 }
 
-// told yields what was read, and reports whether the loop goes on.
+// told yields the gap and the events of a reply, and reports whether the loop goes on.
 func told(out *hostkv.FeedOutput, yield func(Event, error) bool) bool {
 	if g := out.Gap; g != nil && !yield(Event{}, &GapError{First: g.First, Missed: g.Missed, Reset: g.Reset}) {
 		return false

@@ -10,16 +10,16 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// At returns the store as it was when a version was committed, such as that of an [Entry] or a
-// [Result]. What was is known in scopes with [Policy].KeepVersions or KeepFor, and at versions that
-// are pinned; else the error code is FailedPrecondition, with the metadata "reason" history_trimmed
-// and, if there is one, "earliest", the earliest version that is known.
+// At returns the store as of a version, such as that of an [Entry] or a [Result]. Past entries are
+// kept in scopes with [Policy].KeepVersions or KeepFor, and at pinned versions. Otherwise the error
+// code is FailedPrecondition, with the metadata "reason" history_trimmed and, if there is one,
+// "earliest", the earliest known version.
 func (l line) At(version uint64) Reader {
 	return Reader{site: l.of.site, moment: hostkv.Moment{Branch: l.of.moment.Branch, At: version}}
 }
 
 // AtTime is At for the last version that was committed by a time, to the millisecond. Times of
-// commits are in the order of their versions, also if the clock was set back.
+// commits are in the order of their versions, even if the clock was set back.
 func (l line) AtTime(t time.Time) Reader {
 	if t.Before(time.UnixMilli(0)) {
 		t = time.UnixMilli(0)
@@ -30,12 +30,12 @@ func (l line) AtTime(t time.Time) Reader {
 // A Snapshot reads the store as it was when it was pinned. Made by [Store.Pin].
 type Snapshot struct {
 	Reader
-	// Version is that of the store, for [Store.At]. It can be read until Expires.
+	// Version is the version of the store, for [Store.At]. It can be read until Expires.
 	Version uint64
 	Expires time.Time
 }
 
-// Pin keeps the store as it is readable for a time, 1 ms to a day; 0 is a minute. It is a commit,
+// Pin keeps the present store readable for a time, 1 ms to a day; 0 is a minute. It is a commit,
 // and creates a missing actor if the type has OpenKV. An actor has up to 100 pins.
 func (s Store) Pin(ctx context.Context, ttl time.Duration) (Snapshot, error) {
 	out, err := site.Ask(ctx, &s.site, method.KVPin, &hostkv.PinInput{TTLMS: site.Millis(ttl)})
@@ -51,19 +51,19 @@ func (s Snapshot) Release(ctx context.Context) error {
 	return err
 }
 
-// A Version is what an entry was from a commit on, until that of the next version.
+// A Version is the state of an entry from one commit until the commit of its next version.
 type Version struct {
 	Version uint64
-	// Op says what made it: "put", or what removed the entry: "delete" or "expire".
+	// Op is "put", or "delete" or "expire" if the entry was removed.
 	Op   string
 	Time time.Time
-	// Value is that of a put, and Expires when it ceases to exist; zero for never.
+	// Value is the value of a put, and Expires when it expires; zero for never.
 	Value   Value
 	Expires time.Time
 }
 
-// History ranges over the versions of an entry that are kept, from the newest to the oldest. An
-// error ends the loop.
+// History ranges over the kept versions of an entry, from the newest to the oldest. An error ends
+// the loop.
 func (l line) History(ctx context.Context, key Key) iter.Seq2[Version, error] {
 	return func(yield func(Version, error) bool) {
 		for in := (hostkv.HistoryInput{Branch: l.of.moment.Branch, Key: key}); ; {

@@ -9,8 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/kv"
 )
 
-// R11: an entry that is brought back, by undoing commits or from a branch, expires when it would
-// have.
+// R11: an entry that is restored, by undoing commits or from a branch, keeps its expiry.
 func TestR11WhatIsBroughtBackKeepsItsExpiry(t *testing.T) {
 	inStore(t, func(t *testing.T, store kv.Store) {
 		ctx := t.Context()
@@ -36,8 +35,7 @@ func TestR11WhatIsBroughtBackKeepsItsExpiry(t *testing.T) {
 	})
 }
 
-// The last of For and Until counts, and a time that no encoding has is one of the past or too far
-// ahead.
+// The last of For and Until counts, and a time without an encoding is past or too far ahead.
 func TestUntilAndForReplaceEachOther(t *testing.T) {
 	inStore(t, func(t *testing.T, store kv.Store) {
 		now := time.Now()

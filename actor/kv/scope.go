@@ -10,61 +10,58 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// A Policy is what holds for the entries of a scope. Their keys begin with the parts of a prefix.
+// A Policy sets the rules of a scope: the entries whose keys begin with the parts of a prefix.
 // Scopes nest, and an entry counts in each scope around it. The zero value only counts.
 type Policy struct {
 	// MaxKeys and MaxBytes bound the entries, and the bytes of their keys and values; 0 is no
-	// bound. The error code of a change that passes them is QuotaExceeded. Entries that have
-	// expired do not count. A bound that is lower than what is there removes nothing, and lets
-	// nothing grow.
+	// bound. A change beyond them has the error code QuotaExceeded. Expired entries do not count. A
+	// bound below the present count removes nothing, but the scope cannot grow.
 	MaxKeys, MaxBytes int64
-	// MaxGroups bounds the groups. A group is the entries with the same part behind the prefix, and
-	// more parts after it.
+	// MaxGroups bounds the groups. A group is the entries that have the same part behind the
+	// prefix, and more parts after it.
 	MaxGroups int64
 	// CountGroups counts the groups without a bound, for [Store.Groups].
 	CountGroups bool
-	// DefaultTTL is how long entries live that are put without a time to live, 1 ms to 100 years; 0
-	// is for ever.
+	// DefaultTTL is the time to live of entries that are put without one, 1 ms to 100 years; 0 is
+	// for ever.
 	DefaultTTL time.Duration
-	// KeepVersions is how many versions of an entry are kept besides the last, up to 100, and
-	// KeepFor for how long from when the next one replaced it. 0 is no bound if the other is one.
-	// If both are 0, none are kept. See [Store.At] and [Store.History].
+	// KeepVersions is how many versions of an entry are kept besides the last, up to 100. KeepFor
+	// is how long a version is kept after the next one replaced it. 0 is no bound if the other is
+	// set. If both are 0, none are kept. See [Store.At] and [Store.History].
 	KeepVersions int64
 	KeepFor      time.Duration
-	// Log keeps the changes of entries for [Store.Feed], in one log of the actor. It keeps up to
-	// LogEvents changes, 0 is 100,000, of up to LogBytes, 0 is 64 MiB, for up to LogFor, 0 is
-	// without end. Of several scopes the most generous bounds hold. When no scope has Log any
-	// longer, the changes go.
+	// Log keeps the changes of entries for [Store.Feed], in one log of the actor. LogEvents bounds
+	// their number, 0 is 100,000; LogBytes their size, 0 is 64 MiB; LogFor their age, 0 is without
+	// end. If several scopes have Log, the most generous bounds hold. If none has it any longer,
+	// the changes are removed.
 	Log                 bool
 	LogEvents, LogBytes int64
 	LogFor              time.Duration
-	// ReadOnly refuses all changes, with the error code FailedPrecondition. Entries expire all the
-	// same.
+	// ReadOnly refuses all changes, with the error code FailedPrecondition. Entries still expire.
 	ReadOnly bool
 	// Info is any document in JSON, up to 64 KiB; nil is none.
 	Info []byte
 }
 
-// A Scope is a prefix with a policy, and what it has.
+// A Scope is a prefix with a policy and the counts of its entries.
 type Scope struct {
 	Prefix Key
 	Policy
-	// Keys and Bytes are the entries and the bytes of their keys and values, and Groups the groups.
+	// Keys counts the entries, Bytes the bytes of keys and values, and Groups the groups.
 	Keys, Bytes, Groups int64
 	Created, Updated    time.Time
-	// Declared: the scope is that of a map of the actor's type, and cannot be set or removed.
+	// Declared is set if a map of the actor's type declares the scope. It cannot be set or removed.
 	Declared bool
 }
 
 // SetScope makes a scope, or replaces the policy of one. It creates a missing actor. A new scope
-// counts the entries that are there, which takes a second or so for a million. An actor has up to
-// 10,000 scopes, with prefixes of up to 1,024 bytes.
+// counts the present entries, which takes about a second per million. An actor has up to 10,000
+// scopes, with prefixes of up to 1,024 bytes.
 func (s Store) SetScope(ctx context.Context, prefix Key, p Policy) (Scope, error) {
 	return s.setScope(ctx, prefix, p, false)
 }
 
-// ExtendScope is SetScope for the fields of the policy that are not zero. The others stay as they
-// are.
+// ExtendScope is SetScope for the fields of the policy that are not zero. The others do not change.
 func (s Store) ExtendScope(ctx context.Context, prefix Key, p Policy) (Scope, error) {
 	return s.setScope(ctx, prefix, p, true)
 }
@@ -98,8 +95,8 @@ func (s Store) RemoveScope(ctx context.Context, prefix Key, entries bool) (remov
 	return out.Removed, out.Deleted, err
 }
 
-// Scopes ranges over the scopes whose prefixes begin with the parts of one, in their order. An
-// error ends the loop.
+// Scopes ranges over the scopes whose prefixes begin with the parts of prefix, in order. An error
+// ends the loop.
 func (s Store) Scopes(ctx context.Context, prefix Key) iter.Seq2[Scope, error] {
 	return func(yield func(Scope, error) bool) {
 		for in := (hostkv.ScopesInput{Prefix: prefix}); ; {

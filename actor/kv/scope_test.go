@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/actor/kv"
 )
 
-// To extend a policy leaves what others have set since it was read, and writes nothing if it has
-// everything already.
+// Extending a policy keeps the fields that others have set, and writes nothing if it changes
+// nothing.
 func TestAPolicyIsExtendedInOneCommit(t *testing.T) {
 	inStore(t, func(t *testing.T, store kv.Store) {
 		ctx, key := t.Context(), kv.Key{"k"}

@@ -9,10 +9,10 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// A Field is a part of the values that an index has.
+// A Field is a part of the values that an index covers.
 type Field struct {
 	// Path names it: names between dots, indexes in brackets, or "$value" for the value as a whole,
-	// such as a text. The index has strings, numbers, and arrays of them.
+	// such as a text. The index covers strings, numbers, and arrays of them.
 	Path string
 	// Weight is how much a word of the field counts for the score, up to 1,000; 0 is 1.
 	Weight float64
@@ -20,21 +20,21 @@ type Field struct {
 
 // An IndexConfig defines a search index.
 type IndexConfig struct {
-	// Prefix is what the keys of the entries begin with; nil is of the whole store. There is one
-	// index per prefix, and an entry may be in several.
+	// Prefix is the prefix of the entries' keys; nil is the whole store. There is one index per
+	// prefix, and an entry may be in several.
 	Prefix Key
-	// Fields are up to 16.
+	// Fields has up to 16 fields.
 	Fields []Field
-	// Tokenizer says what words are: "unicode61" (letters and digits, whatever their case and
-	// accents), "porter" (the same, and English words by their stem), "ascii", or "trigram" (any
-	// three characters, for parts of words). "" is unicode61.
+	// Tokenizer defines words: "unicode61" (letters and digits, regardless of case and accents),
+	// "porter" (the same, and English words by their stem), "ascii", or "trigram" (any three
+	// characters, for parts of words). "" is unicode61.
 	Tokenizer string
 }
 
 // An Index is a search index.
 type Index struct {
 	IndexConfig
-	// Building: entries may be missing.
+	// Building is set while entries may be missing.
 	Building bool
 	// Documents counts the entries with text in one of the fields.
 	Documents int64
@@ -42,9 +42,9 @@ type Index struct {
 }
 
 // SetIndex makes a search index, or replaces the one of the prefix. The same definition again
-// changes nothing. It creates a missing actor. Entries that are there are added in the background,
-// a few hundred in one turn; later changes of entries change the index in the same commit. An actor
-// has up to 16 indexes, which are in its SQLite database.
+// changes nothing. It creates a missing actor. Present entries are added in the background, a few
+// hundred in one turn; later changes of entries change the index in the same commit. An actor has
+// up to 16 indexes, which are in its SQLite database.
 func (s Store) SetIndex(ctx context.Context, c IndexConfig) (Index, error) {
 	in := hostkv.SetIndexInput{Prefix: c.Prefix, Tokenizer: c.Tokenizer}
 	if in.Prefix == nil {
@@ -93,30 +93,30 @@ func indexOf(ix *hostkv.Index) Index {
 	return out
 }
 
-// A SearchConfig says what is searched.
+// A SearchConfig describes a search.
 type SearchConfig struct {
-	// Prefix is that of the index; nil is of the whole store.
+	// Prefix is the prefix of the index; nil is the whole store.
 	Prefix Key
 	// Query has words, "phrases", prefix*, OR, NOT or -, NEAR(a b, 5), field:word and parentheses.
-	// Words without an operator must all be there. It has up to 1,000 bytes.
+	// Words without an operator must all match. It has up to 1,000 bytes.
 	Query string
-	// Where is a filter in JSON, which the entries must meet besides; nil is none.
+	// Where is a filter in JSON that the entries must also match; nil is none.
 	Where []byte
-	// Limit bounds the entries, 1 to 1,000; 0 is 20. Cursor continues after an earlier answer for
-	// the same index, query and filter.
+	// Limit bounds the entries, 1 to 1,000; 0 is 20. Cursor continues after an earlier page for the
+	// same index, query and filter.
 	Limit  int
 	Cursor string
-	// Snippet asks for up to so many words of each entry, 1 to 64; 0 is none.
+	// Snippet bounds the words returned of each entry, 1 to 64; 0 is none.
 	Snippet int
 }
 
-// A SearchPage is a part of the entries that match, the best first.
+// A SearchPage is a part of the matching entries, the best first.
 type SearchPage struct {
 	Hits []Hit
-	// Cursor continues the search; "" is the end. A page of a filter can be empty and have a
-	// cursor.
+	// Cursor continues the search; "" is the end. With a filter, a page can be empty and still have
+	// a cursor.
 	Cursor string
-	// Partial: the index is being built, so entries may be missing.
+	// Partial is set while the index is being built: entries may be missing.
 	Partial bool
 }
 
@@ -132,7 +132,7 @@ type Hit struct {
 // A SnippetPart is a piece of a snippet.
 type SnippetPart struct {
 	Text string
-	// Match: the query matches this piece.
+	// Match is set if the query matches this piece.
 	Match bool
 }
 

@@ -15,11 +15,11 @@ type Store struct {
 	line
 }
 
-// A line is what a store and its branches can do beside reading. It is not a Reader, which go doc
-// would hide.
+// A line has the methods of stores and branches that do not read. It does not embed Reader: go doc
+// would hide it.
 type line struct{ of Reader }
 
-// A Reader reads the key-value store of one actor: as it is, or as it was ([Store.At],
+// A Reader reads the key-value store of one actor, at present or in the past ([Store.At],
 // [Store.Pin]).
 type Reader struct {
 	site   site.Site
@@ -36,8 +36,8 @@ func (r Reader) Get(ctx context.Context, key Key) (Entry, bool, error) {
 	return e, err == nil, err
 }
 
-// GetMany returns the entries of up to 1,000 keys, of one commit and in the order of the keys. One
-// that does not exist is nil. The error code is TooLarge if their values have more than 16 MiB.
+// GetMany returns the entries of up to 1,000 keys, of one commit and in the order of the keys. A
+// missing entry is nil. The error code is TooLarge if their values have more than 16 MiB.
 func (r Reader) GetMany(ctx context.Context, keys ...Key) ([]*Entry, error) {
 	if keys == nil {
 		keys = []Key{}
@@ -60,8 +60,8 @@ func (r Reader) GetMany(ctx context.Context, keys ...Key) ([]*Entry, error) {
 	return entries, nil
 }
 
-// Count counts the entries of a selection. It reads one row if the prefix is that of a scope, and
-// else their keys, with several requests if there are many.
+// Count counts the entries of a selection. It reads one row if a scope has the prefix, and
+// otherwise the keys, with several requests if there are many.
 func (r Reader) Count(ctx context.Context, of Selection) (n int64, err error) {
 	for in := (hostkv.CountInput{Moment: r.moment, Selection: of}); ; {
 		out, err := site.Ask(ctx, &r.site, method.KVCount, &in)
@@ -72,19 +72,19 @@ func (r Reader) Count(ctx context.Context, of Selection) (n int64, err error) {
 	}
 }
 
-// A SampleConfig says what is sampled.
+// A SampleConfig describes a sample.
 type SampleConfig struct {
 	Selection
-	// N is how many entries there are at most, 1 to 1,000; 0 is 10.
+	// N bounds the entries, 1 to 1,000; 0 is 10.
 	N int
-	// Seed decides the choice: with the same one the same entries are chosen of the same keys.
+	// Seed decides the choice: the same seed chooses the same entries from the same keys.
 	Seed uint64
 	// KeysOnly leaves the values out.
 	KeysOnly bool
 }
 
-// Sample returns entries of a selection, each chosen with the same chance, in the order of their
-// keys, and of how many they were chosen. It reads up to 1,000,000 keys, for up to a second.
+// Sample returns entries of a selection, each with the same chance, in the order of their keys, and
+// how many there were. It reads up to 1,000,000 keys, for up to a second.
 func (r Reader) Sample(ctx context.Context, c SampleConfig) ([]Entry, int64, error) {
 	in := hostkv.SampleInput{Moment: r.moment, Selection: c.Selection, N: c.N, Seed: c.Seed, KeysOnly: c.KeysOnly}
 	out, err := site.Ask(ctx, &r.site, method.KVSample, &in)
@@ -100,30 +100,30 @@ func (r Reader) Sample(ctx context.Context, c SampleConfig) ([]Entry, int64, err
 	return entries, out.Count, nil
 }
 
-// A ListConfig says which entries are listed. The zero value lists all.
+// A ListConfig selects the entries of a listing. The zero value lists all.
 type ListConfig struct {
 	Selection
-	// Where is a filter in JSON, which the entries must meet: {"age":{"$gte":18}}. nil is none.
+	// Where is a filter in JSON that the entries must match: {"age":{"$gte":18}}. nil is none.
 	Where []byte
 	// Reverse lists from the last key to the first.
 	Reverse bool
 	// KeysOnly leaves the values out.
 	KeysOnly bool
 	// Limit bounds the entries of a page, 1 to 1,000; 0 is 100. Cursor continues after an earlier
-	// page of the same selection, filter and direction. [Store.All] has no use for them.
+	// page of the same selection, filter and direction. [Store.All] does not need them.
 	Limit  int
 	Cursor string
 	// Digest asks for the page's Digest.
 	Digest bool
 }
 
-// A Page is a part of a listing. Cursor continues it; "" is the end. A page of a filter can be
-// empty and have a cursor.
+// A Page is a part of a listing. Cursor continues it; "" is the end. With a filter, a page can be
+// empty and still have a cursor.
 type Page struct {
 	Entries []Entry
 	Cursor  string
-	// Digest stands for the part of the selection that the page covers, for [Unchanged]: from where
-	// the page before ended up to its last entry, or the end. Entries that do not meet the filter
+	// Digest identifies the part of the selection that the page covers, for [Unchanged]: from the
+	// end of the page before to its last entry, or to the end. Entries that do not match the filter
 	// count too.
 	Digest string
 }
@@ -148,8 +148,8 @@ func (r Reader) List(ctx context.Context, c ListConfig) (Page, error) {
 	return page, nil
 }
 
-// All ranges over the entries in the order of their keys. It reads page by page, so entries that
-// are written meanwhile are seen or not, and no other is skipped or repeated. An error ends the
+// All ranges over the entries in the order of their keys. It reads page by page: entries that are
+// written meanwhile may or may not appear, and no other is skipped or repeated. An error ends the
 // loop.
 func (r Reader) All(ctx context.Context, c ListConfig) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {

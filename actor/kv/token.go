@@ -10,25 +10,24 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// Rights are what a token allows.
+// Rights are the operations that a token allows.
 type Rights struct {
 	// Read allows to read, count and search entries.
 	Read bool
 	// Write allows to put and delete entries. Without Read a commit has no checks, no filters and
-	// no operations whose result depends on what is there, and its result does not say what was
-	// there.
+	// no operations that depend on present entries, and its result tells nothing about them.
 	Write bool
 	// Watch allows to follow changes. It needs Read.
 	Watch bool
-	// Inspect allows to look at all of the actor, as operators do. It needs Read, and takes no
-	// prefix. A new token with it ends the one before.
+	// Inspect allows to read all of the actor, as operators do. It needs Read, and takes no prefix.
+	// A new token with it ends the previous one.
 	Inspect bool
 }
 
 // A TokenConfig describes a new token.
 type TokenConfig struct {
 	Rights
-	// Prefix is what all keys begin with that the token is good for; empty for the whole store.
+	// Prefix limits the token to keys that begin with it; empty is the whole store.
 	Prefix Key
 	// Label is any text of up to 200 bytes.
 	Label string
@@ -48,9 +47,9 @@ type Token struct {
 	Expires time.Time
 }
 
-// CreateToken makes a token: a text with which a remote client may do a part of what may be done
-// with the store, and nothing else. The text is returned only here, because only a hash of its
-// secret is stored. The actor must exist. It has up to 1,000 tokens. Tokens are for operators.
+// CreateToken makes a token: a text that gives a remote client some rights to the store, and
+// nothing else. The text is returned only here, because only a hash of its secret is stored. The
+// actor must exist. It has up to 1,000 tokens. Tokens are for operators.
 func (s Store) CreateToken(ctx context.Context, c TokenConfig) (text string, t Token, err error) {
 	in := token.CreateInput{Prefix: c.Prefix, Label: c.Label, TTLMS: site.Millis(c.TTL)}
 	for _, right := range []struct {
@@ -68,7 +67,7 @@ func (s Store) CreateToken(ctx context.Context, c TokenConfig) (text string, t T
 	return out.Text, tokenOf(&out.Token), nil
 }
 
-// Tokens returns the tokens that are valid, in the order of their ids.
+// Tokens returns the valid tokens, in the order of their ids.
 func (s Store) Tokens(ctx context.Context) ([]Token, error) {
 	out, err := site.Ask(ctx, &s.site, method.TokenList, new(method.None))
 	if err != nil {
@@ -81,7 +80,7 @@ func (s Store) Tokens(ctx context.Context) ([]Token, error) {
 	return list, nil
 }
 
-// RevokeToken ends a token, and what its holder follows. It reports whether there was one.
+// RevokeToken ends a token and the feeds of its holder. It reports whether there was one.
 func (s Store) RevokeToken(ctx context.Context, id string) (bool, error) {
 	out, err := site.Ask(ctx, &s.site, method.TokenRevoke, &token.RevokeInput{ID: id})
 	return out.Count > 0, err

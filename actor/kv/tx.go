@@ -15,17 +15,16 @@ import (
 	hostkv "github.com/cairn-run/cairn/actor/host/kv"
 )
 
-// A Tx is a transaction of a caller: what it reads and changes is one commit, as if no other came
+// A Tx is a transaction of a caller: its reads and changes are one commit, with no other commit in
 // between. Made by [Store.Update] and [Store.Begin].
 //
-//  1. Reads see the transaction's own Put, Delete and DeleteRange. To read an entry after another
-//     mutation of it is an error, because its value is known after the commit. So is a filter over
-//     entries that the transaction has put. An entry whose key has a placeholder is not seen.
-//  2. Each read is a request. What was read may change before the commit, which then is a
-//     [ConflictError]: entries that were read and ranges that were listed, new entries in them
-//     included.
-//  3. Nothing is written before the commit, and nothing is kept on the node: a Tx that is left
-//     alone costs nothing.
+//  1. Reads see the transaction's own Put, Delete and DeleteRange. Reading an entry after another
+//     mutation of it is an error, because its value is known only after the commit. So is a filter
+//     over entries that the transaction has put. An entry whose key has a placeholder is not seen.
+//  2. Each read is a request. If an entry that was read or a range that was listed changes before
+//     the commit, the commit returns a [ConflictError]. New entries in a range are changes too.
+//  3. Nothing is written before the commit, and nothing is kept on the node: an abandoned Tx costs
+//     nothing.
 //
 // A Tx is not safe for concurrent use.
 type Tx struct {
@@ -41,7 +40,7 @@ type Tx struct {
 	changes
 }
 
-// What the transaction did to the store.
+// changes are the transaction's own changes of the store.
 type changes struct {
 	own    map[string]ownEntry // by packed key
 	ranges []ownRange          // that were deleted
@@ -53,10 +52,10 @@ type page struct {
 	digest string
 }
 
-// An ownEntry is what the transaction did to an entry.
+// An ownEntry is the transaction's own change of an entry.
 type ownEntry struct {
-	entry *Entry // nil: there is none
-	blind bool   // what there is, is known after the commit
+	entry *Entry // nil if there is none
+	blind bool   // the entry is known only after the commit
 }
 
 type ownRange struct {
@@ -76,10 +75,10 @@ const maxIdle = 30 * time.Second
 // for more than 30 s between two calls. Its code is FailedPrecondition.
 var ErrEnded = errors.New("the transaction has ended")
 
-// A ConflictError says that a transaction could not be committed, because what it read has changed.
-// Nothing was done. Its code is FailedPrecondition.
+// A ConflictError says that a transaction was not committed, because entries that it read have
+// changed. Nothing was done. Its code is FailedPrecondition.
 type ConflictError struct {
-	// Keys are those of changed entries, and Selections were listed and have changed.
+	// Keys are those of changed entries, and Selections the listed ranges that have changed.
 	Keys       []Key
 	Selections []Selection
 }
@@ -111,9 +110,9 @@ const (
 	lastPause  = 500 * time.Millisecond
 )
 
-// Update calls f and commits its transaction. If that conflicts with another commit, it does both
-// again after a random pause, up to 8 times in all, and then returns the [ConflictError]. An error
-// of f ends the transaction, and Update returns it. f must not end the transaction itself.
+// Update calls f and commits its transaction. After a conflict with another commit it repeats both,
+// after a random pause, up to 8 times in all, and then returns the [ConflictError]. An error of f
+// ends the transaction, and Update returns it. f must not end the transaction itself.
 func (l line) Update(ctx context.Context, f func(tx *Tx) error) (Result, error) {
 	for try := 0; ; try++ {
 		tx := Tx{store: l}
@@ -185,7 +184,7 @@ func (tx *Tx) Do(mutations ...Mutation) error {
 	return nil
 }
 
-// do notes what a mutation makes of the entries. What is wrong with it, the commit says.
+// do records the effect of a mutation on the entries. The commit reports faults of the mutation.
 func (tx *Tx) do(m *Mutation) {
 	if m.op == "delete_range" {
 		s, err := spanOf(m.rest.Selection)
@@ -223,7 +222,7 @@ func (tx *Tx) note(key string, e ownEntry) {
 	tx.own[key] = e
 }
 
-// written returns what the transaction did to an entry; false means nothing.
+// written returns the transaction's own change of an entry; false means that there is none.
 func (c *changes) written(key string, shown Key) (*Entry, bool, error) {
 	own, ok := c.own[key]
 	for i := len(c.ranges) - 1; !ok && i >= 0; i-- {
@@ -248,7 +247,7 @@ func (tx *Tx) Get(ctx context.Context, key Key) (Entry, bool, error) {
 	return *entries[0], true, nil
 }
 
-// GetMany is [Store.GetMany] in the transaction. A key that was read before is as it was then.
+// GetMany is [Store.GetMany] in the transaction. A key that was read before has the same entry.
 func (tx *Tx) GetMany(ctx context.Context, keys ...Key) ([]*Entry, error) {
 	if err := tx.use(); err != nil {
 		return nil, err
@@ -294,7 +293,7 @@ func (tx *Tx) GetMany(ctx context.Context, keys ...Key) ([]*Entry, error) {
 	return ownCopies(entries), nil
 }
 
-// ownCopies makes entries the caller's own: what the transaction has seen, its commit checks.
+// ownCopies copies entries for the caller: the commit checks the originals.
 func ownCopies(entries []*Entry) []*Entry {
 	for i, e := range entries {
 		if e != nil {
@@ -364,7 +363,7 @@ type put struct {
 	entry *Entry
 }
 
-// before reports whether a listing has the entry before the one with a key.
+// before reports whether the entry comes before a key in a listing.
 func (p *put) before(key string, reverse bool) bool {
 	if reverse {
 		return p.key > key
@@ -373,7 +372,7 @@ func (p *put) before(key string, reverse bool) bool {
 }
 
 // ownIn returns the entries of a listing that the transaction has put, in the order of the listing,
-// and all that it did there.
+// and all its changes there.
 func (tx *Tx) ownIn(c *ListConfig) (own []put, begun changes, err error) {
 	if c.Cursor != "" {
 		return nil, begun,
@@ -415,9 +414,9 @@ func (tx *Tx) ownIn(c *ListConfig) (own []put, begun changes, err error) {
 	return own, begun, nil
 }
 
-// Commit does the mutations if nothing that the transaction has read has changed; otherwise it
-// returns a [ConflictError]. It ends the transaction in any case. The results are in the order of
-// [Tx.Do]. A transaction that has read with one request, and changes nothing, commits nothing.
+// Commit does the mutations if no entry that the transaction read has changed; otherwise it returns
+// a [ConflictError]. It ends the transaction in any case. The results are in the order of [Tx.Do].
+// A transaction that has read with one request, and changes nothing, commits nothing.
 func (tx *Tx) Commit(ctx context.Context) (Result, error) {
 	if err := tx.use(); err != nil {
 		return Result{}, err
@@ -467,7 +466,7 @@ func pack(key Key) (string, error) {
 	return string(b), err
 }
 
-// spanOf returns the packed keys that a selection selects.
+// spanOf returns the span of a selection.
 func spanOf(s hostkv.Selection) (out span, err error) {
 	for _, bound := range []struct {
 		key Key

@@ -71,8 +71,8 @@ func holds(t testing.TB, store kv.Store, key kv.Key, want string) {
 	}
 }
 
-// A bound of a listing need not be a key. What a listing and Get give out is not what the
-// transaction is going to write.
+// A bound of a listing need not be a key. The entries that a listing and Get return are not the
+// ones that the transaction will write.
 func TestATransactionListsBetweenBytes(t *testing.T) {
 	inStore(t, func(t *testing.T, store kv.Store) {
 		commits(t, store, kv.Put(kv.Key{"a", "xy"}, document(1)), kv.Put(kv.Key{"a", "y"}, document(1)))
@@ -91,8 +91,8 @@ func TestATransactionListsBetweenBytes(t *testing.T) {
 	})
 }
 
-// A loop over a transaction's entries has each as it was when the loop began, whatever the loop
-// does to the next ones. A loop that ends early does not move where the next one begins.
+// A loop over a transaction's entries has each as it was when the loop began, regardless of the
+// loop's own changes. A loop that ends early does not move the beginning of the next one.
 func TestALoopOfATransactionIsNotChangedByItself(t *testing.T) {
 	for name, do := range map[string]kv.Mutation{
 		"put": kv.Put(kv.Key{"b"}, document(9)), "sum": kv.Sum(kv.Key{"b"}, document(9)), "delete": kv.Delete(kv.Key{"b"}),
@@ -135,8 +135,7 @@ func TestAnEmptyFilterDeletesNothing(t *testing.T) {
 	})
 }
 
-// B16, D8: reads of a transaction see its own writes. They must agree with a map, whatever the
-// order.
+// B16, D8: reads of a transaction see its own writes. They must agree with a map, in any order.
 func TestB16ATransactionReadsItsOwnWrites(t *testing.T) {
 	for seed := range uint64(30) {
 		inStore(t, func(t *testing.T, store kv.Store) {
@@ -208,8 +207,8 @@ func compare(t *testing.T, got []kv.Entry, c kv.ListConfig, model map[string]str
 	errorIf(t, !ordered || len(left) > 0, "%+v: the order is %v, and %v are missing", c, got, left)
 }
 
-// D7: what a scan did not find counts as read. Each transaction adds an entry only while there are
-// fewer than five.
+// D7: an entry that a scan did not find counts as read. Each transaction adds an entry only while
+// there are fewer than five.
 func TestPhantomsConflict(t *testing.T) {
 	inStore(t, func(t *testing.T, store kv.Store) {
 		var group sync.WaitGroup
@@ -360,7 +359,7 @@ func TestATransactionTellsWhatItCannotKnow(t *testing.T) {
 	})
 }
 
-// An Update that panics is undone, also if the handler goes on.
+// An Update that panics is undone, even if the handler goes on.
 func TestAnUpdateThatPanicsIsUndone(t *testing.T) {
 	triers := actor.NewType[shop]("trier")
 	try := actor.NewAction[actor.None, actor.None](triers, "try")
@@ -397,9 +396,9 @@ func TestAnUpdateThatPanicsIsUndone(t *testing.T) {
 	}, definition)
 }
 
-// A turn whose Update cannot be undone alone fails, though its handler ignores the error: what a
-// turn has collected and not written yet, as an event, must not leave for what was undone. What it
-// had collected before does not count.
+// A turn whose Update cannot be undone alone fails, even if its handler ignores the error: an
+// effect that is not written yet, such as an event, must not survive the undone writes. Effects
+// before the Update do not count.
 func TestAnUpdateThatDidMoreFailsTheTurn(t *testing.T) {
 	triers := actor.NewType[shop]("trier")
 	said := actor.NewEvent[string](triers, "said", actor.EventConfig{})

@@ -11,14 +11,14 @@ import (
 // A Key names an entry. See the type for its parts and their order.
 type Key = hostkv.Key
 
-// A Placeholder stands for a string that a commit makes. It is a part of keys of mutations, and its
-// text, that of String, is a value in documents of mutations with [Mutation.Resolve].
-// [Result.Resolved] has the string.
+// A Placeholder stands for a string that a commit makes. It can be a part of keys of mutations, and
+// its text (String) a value in documents of mutations with [Mutation.Resolve]. [Result.Resolved]
+// has the string.
 type Placeholder = hostkv.Placeholder
 
-// UUIDv7 returns the placeholder of a UUID of version 7, which is greater than all that commits of
-// the actor have made before. A commit makes one for each name, 1 to 64 letters, digits, "-" and
-// "_"; "" is a name too.
+// UUIDv7 returns the placeholder of a UUID of version 7, greater than all that earlier commits of
+// the actor made. A commit makes one for each name, 1 to 64 letters, digits, "-" and "_"; "" is a
+// name too.
 func UUIDv7(name string) Placeholder {
 	if name == "" {
 		return hostkv.UUIDv7
@@ -26,14 +26,14 @@ func UUIDv7(name string) Placeholder {
 	return hostkv.UUIDv7 + ":" + Placeholder(name)
 }
 
-// Versionstamp returns the placeholder of the commit's version as a string that is ordered as
-// versions are: 16 hexadecimal digits, and 0000.
+// Versionstamp returns the placeholder of the commit's version as a string in the order of
+// versions: 16 hexadecimal digits, and 0000.
 func Versionstamp() Placeholder { return hostkv.Versionstamp }
 
 // A Selection selects entries by their keys. The zero value selects all.
 type Selection = hostkv.Selection
 
-// A Value is the value of an entry: bytes, and what they are.
+// A Value is the value of an entry: bytes and their encoding.
 type Value struct {
 	Encoding host.Encoding
 	Data     []byte
@@ -46,15 +46,15 @@ func JSON(document []byte) Value { return Value{host.EncodedJSON, document} }
 // Text returns a text as a value. It must be UTF-8.
 func Text(s string) Value { return Value{host.EncodedText, []byte(s)} }
 
-// Bytes returns bytes without a meaning to Cairn as a value.
+// Bytes returns bytes as a value. Cairn does not interpret them.
 func Bytes(b []byte) Value { return Value{host.EncodedBytes, b} }
 
-// raw returns the value as a request has it.
+// raw returns the value in the form of a request.
 func (v Value) raw() (host.Raw, string) {
 	return hostkv.ByteString(v.Data), v.Encoding.String()
 }
 
-// valueOf reads a value of an answer.
+// valueOf decodes a value of a reply.
 func valueOf(raw host.Raw, encoding string) (v Value, err error) {
 	if v.Data, err = hostkv.Bytes(raw); err != nil {
 		return v, host.Errorf(host.Internal, "a value of the node is no byte string")
@@ -68,10 +68,10 @@ type Entry struct {
 	Key Key
 	// Value is zero in a listing of keys only.
 	Value Value
-	// Version is that of the commit that wrote the entry last.
+	// Version is the version of the commit that wrote the entry last.
 	Version          uint64
 	Created, Updated time.Time
-	// Expires is when the entry ceases to exist; zero for never.
+	// Expires is when the entry expires; zero for never.
 	Expires time.Time
 }
 

@@ -10,28 +10,27 @@ import (
 	"github.com/cairn-run/cairn/actor/internal/site"
 )
 
-// A WatchConfig says what [Store.Watch] watches: at least one key or prefix.
+// A WatchConfig selects the entries that [Store.Watch] watches: at least one key or prefix.
 type WatchConfig struct {
 	// Keys are up to 1,000 keys.
 	Keys []Key
-	// Prefixes are up to 16 prefixes: the entries whose keys begin with their parts. Key{} is that
-	// of all.
+	// Prefixes, up to 16, select the entries whose keys begin with their parts. Key{} selects all.
 	Prefixes []Key
-	// Initial makes the first changes what is there, with a Change without an entry for each of
-	// Keys that has none.
+	// Initial begins with the present entries, and a Change without an entry for each of Keys that
+	// has none.
 	Initial bool
 }
 
-// Changes are the entries that are different from what was last told, in the order of their keys.
-// All are of one commit.
+// Changes are the entries that differ from the Changes before, in the order of their keys. All are
+// of one commit.
 type Changes struct {
 	Changes []Change
-	// Version is that of the commit, and Life the id of the actor's life that it counts in; "" if
-	// there is no actor.
+	// Version is the version of the commit, and Life the id of the actor's life that it counts in;
+	// "" if there is no actor.
 	Version uint64
 	Life    string
-	// More: there was not room for all, and the rest follows at once, of this commit or a later
-	// one. After the first Changes without More all that was told is of one commit.
+	// More is set if not all fit. The rest follows at once, of this commit or a later one. After
+	// the first Changes without More, all entries so far are of one commit.
 	More bool
 }
 
@@ -42,15 +41,14 @@ type Change struct {
 	Entry *Entry
 }
 
-// Watch ranges over the changes of entries. What changes often is told with its last state: changes
-// that the loop is too slow for are skipped, and no writer waits for it. What it tells is durable.
-// It neither wakes the actor nor creates it nor keeps it awake, and costs nothing while nothing
-// changes.
+// Watch ranges over the changes of entries. If an entry changes faster than the loop runs, only its
+// last state is returned, and no writer waits. All changes are durable. Watch neither wakes nor
+// creates the actor nor keeps it awake, and costs nothing while nothing changes.
 //
-// Watch continues after temporary errors, such as a restart of the node, for as long as ctx lasts.
-// Any error is an [*host.Error] and ends the loop: Destroyed when the actor is destroyed, TooLarge
-// if there are more than 100,000 entries to watch or their keys have more than 16 MiB, Overloaded
-// if all watchers of the node remember too much, Canceled or DeadlineExceeded when ctx ends,
+// Watch continues after temporary errors, such as a restart of the node, until ctx ends. Any error
+// is an [*host.Error] and ends the loop: Destroyed when the actor is destroyed, TooLarge if there
+// are more than 100,000 entries to watch or their keys have more than 16 MiB, Overloaded if the
+// watchers of the node use too much memory, Canceled or DeadlineExceeded when ctx ends,
 // FailedPrecondition inside a turn or a query.
 func (s Store) Watch(ctx context.Context, c WatchConfig) iter.Seq2[Changes, error] {
 	return func(yield func(Changes, error) bool) {

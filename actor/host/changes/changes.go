@@ -1,5 +1,5 @@
-// Package changes has what a node tells of its actors while it happens: their commits, and what
-// they are through without one.
+// Package changes has the changes of a node's actors while they happen: their commits, and changes
+// of state without a commit.
 package changes
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// MaxData bounds the data of a change, in bytes; of longer ones only the size is told.
+// MaxData bounds the data of a change, in bytes. Longer data is left out except for its size.
 const MaxData = 4096
 
 // A Query selects changes.
@@ -38,18 +38,18 @@ func (q *Query) Check() *host.Error {
 	return nil
 }
 
-// A Record is what one turn of an actor changed, or a gap.
+// A Record has the changes of one turn of an actor, or is a gap.
 type Record struct {
 	Time time.Time `json:"time,omitzero"`
 	Type string    `json:"type,omitempty"`
 	Key  []string  `json:"key,omitempty"`
-	// ActorID names the life of the actor, and Version the commit. What has no commit has the
+	// ActorID names the life of the actor, and Version the commit. Without a commit it is the
 	// version of the last one.
 	ActorID string   `json:"actor_id,omitempty"`
 	Version uint64   `json:"version,omitempty"`
 	Changes []Change `json:"changes,omitempty"`
-	// Gap: records are missing here, because the follower was too slow or the connection was lost.
-	// Missed is how many, or 0 if that is not known. The record has nothing else.
+	// Gap is set if records are missing here, because the follower was too slow or the connection
+	// was lost. Missed is their number, or 0 if it is not known. The record has nothing else.
 	Gap    bool   `json:"gap,omitempty"`
 	Missed uint64 `json:"missed,omitempty"`
 }
@@ -58,21 +58,21 @@ type Record struct {
 type Change struct {
 	// Kind is event, state, kv, alarm, life, queue, conn, sql, workflow or audit.
 	Kind string `json:"kind"`
-	// Name is that of the event, alarm, queue or method, or the transition of a life.
+	// Name is the name of the event, alarm, queue or method, or the transition of a life.
 	Name string   `json:"name,omitempty"`
 	Data host.Raw `json:"data,omitempty"`
-	// Size is the length of data that has more than MaxData bytes, or is no JSON, and is left out.
+	// Size is the length of data that is left out: of more than MaxData bytes, or not JSON.
 	Size int `json:"size,omitempty"`
 }
 
 // Kinds are the kinds of changes.
 var Kinds = []string{"event", "state", "kv", "alarm", "life", "queue", "conn", "sql", "workflow", "audit"}
 
-// A Feed is a node that tells of changes. Errors are *host.Error.
+// A Feed is a node that publishes changes. Errors are *host.Error.
 type Feed interface {
 	// FollowChanges calls f for changes as they become durable, from the present on, in the order
-	// of commits for each actor. What f is too slow for is left out, and a gap says so: followers
-	// hold nothing up. It returns when ctx ends, with the error of f, or when the node stops. No
-	// actor is woken.
+	// of commits for each actor. If f is too slow, records are left out, and a gap is reported:
+	// followers delay nothing. It returns when ctx ends, with the error of f, or when the node
+	// stops. No actor is woken.
 	FollowChanges(ctx context.Context, q Query, f func(*Record) error) error
 }

@@ -1,5 +1,5 @@
-// Package hosttest has what tests of gateways and clients put before and on a node: a recorder of
-// what the node is asked, and an actor type.
+// Package hosttest has a recorder of requests to a node, and an actor type, for tests of gateways
+// and clients.
 package hosttest
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/token"
 )
 
-// A Served is what stands behind a gateway.
+// A Served is the node behind a gateway.
 type Served interface {
 	host.Node
 	host.EventSource
@@ -25,9 +25,9 @@ type Served interface {
 	token.Checker
 }
 
-// A Recorder stands before a node, and notes what the node is asked.
+// A Recorder records the operations of a node and passes them on.
 type Recorder struct {
-	// Node answers. It may be nil if Before fails each operation.
+	// Node handles the operations. It may be nil if Before fails each of them.
 	Node Served
 	// Before, if set, is called before each operation and may wait. Its error is the answer. op is
 	// "call", "lookup", "list", "destroy", "inspect", "subscribe", "unsubscribe", "watch", "token",
@@ -39,8 +39,8 @@ type Recorder struct {
 	requests []host.Request
 }
 
-// Told returns what the node was asked since the last call, one line each: the operation, the actor
-// and the rest.
+// Told returns the operations since its last call, one line each: the operation, the actor and the
+// rest.
 func (n *Recorder) Told() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -49,14 +49,14 @@ func (n *Recorder) Told() []string {
 	return told
 }
 
-// Requests returns all calls so far. The connection of one that came with a token is the token.
+// Requests returns all calls so far. A call with a token has it as its connection.
 func (n *Recorder) Requests() []host.Request {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.requests)
 }
 
-// begin notes an operation and asks Before.
+// begin records an operation and calls Before.
 func (n *Recorder) begin(ctx context.Context, op string, a host.Address, format string, args ...any) error {
 	n.note(op, a, format, args...)
 	if n.Before == nil {
@@ -72,7 +72,7 @@ func (n *Recorder) note(op string, a host.Address, format string, args ...any) {
 	n.told = append(n.told, strings.TrimSpace(op+" "+name+" "+fmt.Sprintf(format, args...)))
 }
 
-// call notes a call that comes over a connection, or over none, and asks Before.
+// call records a call over a connection, or over none, and calls Before.
 func (n *Recorder) call(ctx context.Context, r *host.Request, at host.Address, connection string) error {
 	c := *r
 	c.Address, c.Connection, c.Input, c.Order = at, connection, bytes.Clone(r.Input), nil
@@ -142,7 +142,7 @@ func (n *Recorder) WatchKV(ctx context.Context, at host.Address, w kv.Watching) 
 	return n.Node.WatchKV(ctx, at, w)
 }
 
-// CheckToken implements token.Checker. The note does not have the token.
+// CheckToken implements token.Checker. The record leaves out the token.
 func (n *Recorder) CheckToken(ctx context.Context, at host.Address, text string) (*token.Grant, error) {
 	if err := n.begin(ctx, "token", at, ""); err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func (n *Recorder) Disconnect(ctx context.Context, at host.Address, token string
 	return n.Node.Disconnect(ctx, at, token)
 }
 
-// A live connection is one of the node behind a recorder.
+// live is a connection of the node behind a recorder.
 type live struct {
 	host.LiveConnection
 	n  *Recorder

@@ -22,7 +22,7 @@ const (
 	leave
 )
 
-// Room is the type "room", whose actors do what tests of gateways and clients need.
+// Room returns the actor type "room", for tests of gateways and clients.
 //
 // Its actions are add, which adds a number; echo, which answers with its input; none, which answers
 // nothing; say, which emits the event "said" with its input; whisper, which says it only to the
@@ -102,7 +102,7 @@ func (r *room) Act(t host.Turn, method int, _ host.Codec, input, out []byte) ([]
 	case whisper:
 		return out, t.EmitTo(0, append([]byte(nil), input...), t.Caller(), nil)
 	case fail:
-		r.sum = -1 // of which nothing may remain
+		r.sum = -1 // nothing of this may remain
 		if err := t.Emit(0, []byte("0")); err != nil {
 			return nil, err
 		}

@@ -13,16 +13,15 @@ const (
 	MaxKept       = 100_000   // entries that one mutation removes while versions of them are kept
 )
 
-// A Branch is a store that began as another one was. It has no scopes' counts, no search, no log
-// and no watchers of its own: what is merged into the store itself has.
+// A Branch is a store that began as a copy of another one. It has no counts of scopes, search, log
+// or watchers of its own; changes that are merged into the store itself reach them.
 type Branch struct {
 	Branch string `json:"branch"`
-	// From is the branch that it was forked from; absent for the store itself. Version is that of
-	// what it began with.
+	// From is the branch from which it was forked, as of Version; absent for the store itself.
 	From    string    `json:"from,omitempty"`
 	Version uint64    `json:"version"`
 	Created time.Time `json:"created"`
-	// ReadOnly: it does not change. Such a branch is a tag.
+	// ReadOnly is set if it does not change. Such a branch is a tag.
 	ReadOnly bool `json:"read_only,omitempty"`
 }
 
@@ -30,7 +29,7 @@ type Branch struct {
 type ForkInput struct {
 	// Branch is its name, 1 to 255 bytes of UTF-8, which no other branch has.
 	Branch string `json:"branch"`
-	// From is the branch that it begins as; absent means the store itself.
+	// From is the branch to begin with; absent means the store itself.
 	From     string `json:"from,omitempty"`
 	ReadOnly bool   `json:"read_only,omitempty"`
 }
@@ -43,7 +42,7 @@ type BranchesOutput struct {
 	Branches []Branch `json:"branches"`
 }
 
-// RemoveBranchInput names a branch that no other one was forked from.
+// RemoveBranchInput names a branch from which no other one was forked.
 type RemoveBranchInput struct {
 	Branch string `json:"branch"`
 }
@@ -53,19 +52,19 @@ type RemoveBranchOutput struct {
 	Removed bool `json:"removed"`
 }
 
-// DiffInput asks which entries differ between two branches, or two versions of one. What is not
-// known any longer is an error with the reason history_trimmed.
+// DiffInput asks which entries differ between two branches, or two versions of one. A version that
+// is no longer known is an error with the reason history_trimmed.
 type DiffInput struct {
 	From Moment `json:"from"`
 	To   Moment `json:"to"`
 	Selection
-	// Limit is how many entries there are at most; absent means DefaultPage.
+	// Limit bounds the entries; absent means DefaultPage.
 	Limit int `json:"limit,omitempty" range:"1,1000"`
-	// Cursor continues after an earlier answer for the same members. Any other is refused.
+	// Cursor continues after an earlier answer for the same members. Any other cursor is refused.
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// A Difference is an entry that is not the same in two stores. It is absent from one that has none.
+// A Difference is an entry that differs between two stores. It is absent from one that has none.
 type Difference struct {
 	Key  Key    `json:"key"`
 	From *Entry `json:"from,omitempty"`
@@ -73,16 +72,16 @@ type Difference struct {
 }
 
 // DiffOutput has the entries that differ, in the order of their keys. Cursor is absent at the end.
-// A page may be short, or empty, because a diff of two versions of a store reads all entries of it.
+// A page may be short, or empty, because a diff of two versions of a store reads all its entries.
 type DiffOutput struct {
 	Changes []Difference `json:"changes"`
 	Cursor  string       `json:"cursor,omitempty"`
 }
 
-// MergeInput brings what has changed in Source into Target: all entries that Source has other than
-// Base. Of an entry that Target has other than Base too, Strategy decides. With Keys, or a
-// Selection, only those are merged: a merge compares up to MaxMerged entries, and reads up to
-// MaxMergeReads that have not changed.
+// MergeInput merges the changes of Source into Target: all entries in which Source differs from
+// Base. If Target differs from Base there too, Strategy decides. With Keys, or a Selection, only
+// those entries are merged. A merge compares up to MaxMerged entries, and reads up to MaxMergeReads
+// that have not changed.
 //
 //   - To merge a branch into the store, or the store into a branch: Source and Target.
 //   - To take some entries: Keys.
@@ -92,21 +91,21 @@ type MergeInput struct {
 	Source Moment `json:"source"`
 	// Target is a branch; absent means the store itself.
 	Target string `json:"target,omitempty"`
-	// Base is what both began as. Absent means what they share: where one was forked from the
-	// other, or both from a third, or the last merge between them: of all, and of the last MaxParts
-	// parts since.
+	// Base is their common origin. Absent means the point where one was forked from the other, or
+	// both from a third, or the last merge between them: of all, and of the last MaxParts parts
+	// since.
 	Base *Moment `json:"base,omitempty"`
-	// Strategy is strict, which merges nothing if there are conflicts, theirs, which takes the
-	// entries of Source, or ours, which leaves those of Target. Absent means strict.
+	// Strategy decides conflicts: strict merges nothing if there are any, theirs takes the entries
+	// of Source, ours keeps those of Target. Absent means strict.
 	Strategy string `json:"strategy,omitempty"`
-	// Keys are up to MaxKeys of the entries.
+	// Keys selects up to MaxKeys entries.
 	Keys []Key `json:"keys,omitempty" max:"1000"`
 	Selection
-	// DryRun merges nothing, and says what would be.
+	// DryRun merges nothing, and returns the result that the merge would have.
 	DryRun bool `json:"dry_run,omitempty"`
 }
 
-// A Conflict is an entry that both stores have other than their base. It is absent from one that
+// A Conflict is an entry that differs in both stores from their base. It is absent from one that
 // has none.
 type Conflict struct {
 	Key    Key    `json:"key"`
@@ -115,17 +114,17 @@ type Conflict struct {
 	Target *Entry `json:"target,omitempty"`
 }
 
-// MergeOutput says what a merge did. That there are conflicts is no error.
+// MergeOutput is the result of a merge. A conflict is no error.
 type MergeOutput struct {
 	// OK is false if there are conflicts that Strategy does not decide. Then nothing was done.
 	OK bool `json:"ok"`
-	// Version is that of the commit.
+	// Version is the version of the commit.
 	Version uint64 `json:"version,omitempty"`
 	// Put and Deleted count the entries of Target that the merge put and removed.
 	Put     int64 `json:"put,omitempty"`
 	Deleted int64 `json:"deleted,omitempty"`
-	// Conflicts are up to DefaultPage of the conflicts, in the order of their keys, also such that
-	// Strategy has decided. Conflicted counts all.
+	// Conflicts are up to DefaultPage of the conflicts, in the order of their keys, even if the
+	// strategy decided them. Conflicted counts all.
 	Conflicts  []Conflict `json:"conflicts,omitempty"`
 	Conflicted int64      `json:"conflicted,omitempty"`
 }

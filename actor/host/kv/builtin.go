@@ -9,8 +9,8 @@ import (
 
 // The inputs and outputs of the methods kv.*. In JSON a value is a document, and its encoding is
 // json unless another one is named: text (a string), bytes ({"$bytes":base64}), u64 and integer
-// (whole numbers), v8 ({"$v8":base64}, or the document that V8 is to serialize), cbor and typed
-// ({"$cbor":base64}). In CBOR a value is a byte string: what is stored.
+// (whole numbers), v8 ({"$v8":base64}, or the document for V8 to serialize), cbor and typed
+// ({"$cbor":base64}). In CBOR a value is a byte string: its stored form.
 
 // The bounds of one call.
 const (
@@ -30,19 +30,19 @@ const (
 	MaxTTL        = 100 * 365 * 24 * 3_600_000 // milliseconds: 100 years
 )
 
-// A Moment says which entries are read: those of a branch, at the last commit or as they were.
+// A Moment selects the entries to read: those of a branch, at the last commit or in the past.
 type Moment struct {
 	// Branch is the name of a branch; absent means the store itself.
 	Branch string `json:"branch,omitempty"`
 
 	// At is a version of the actor: entries are read as they were when it was committed. Absent
-	// means now. What is no longer known is an error with the reason history_trimmed. A version has
-	// no time: an entry that expires is there until a commit removes it, soon after. No commit
-	// removes what a branch has of its origin: one that has expired since is such an error too,
-	// unless the version is pinned.
+	// means now. A version that is no longer known is an error with the reason history_trimmed. A
+	// version has no time: an entry that expires is read until a commit removes it, soon after.
+	// Commits do not remove the entries that a branch has from its origin: one that has expired
+	// since is such an error too, unless the version is pinned.
 	At uint64 `json:"at,omitempty"`
-	// Time is a time, instead of At: entries are read as the last commit by then left them. Times
-	// of commits are in the order of their versions, whatever the clock does.
+	// Time is a time, instead of At: entries are read as of the last commit by then. Times of
+	// commits are in the order of their versions, regardless of the clock.
 	Time *time.Time `json:"time,omitempty"`
 }
 
@@ -63,13 +63,13 @@ type Entry struct {
 	Key Key `json:"key"`
 	// Value is absent in a listing of keys.
 	Value host.Raw `json:"value,omitempty"`
-	// Encoding says what Value is; absent in JSON for a document.
+	// Encoding is the encoding of Value; absent in JSON for a document.
 	Encoding string `json:"encoding,omitempty"`
-	// Version is that of the commit that wrote the entry last.
+	// Version is the version of the commit that wrote the entry last.
 	Version uint64    `json:"version"`
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`
-	// Expires is when the entry ceases to exist; absent for never.
+	// Expires is when the entry expires; absent for never.
 	Expires *time.Time `json:"expires,omitempty"`
 }
 
@@ -86,7 +86,7 @@ type GetManyOutput struct {
 
 // A Selection selects the entries whose keys begin with the parts of Prefix, or are from Start up
 // to and without End. Start and End may end with {"$raw":base64}, bytes that follow the stored form
-// of the parts before them. Without any it selects all, which only reading methods take.
+// of the parts before them. Without any it selects all, which only reading methods accept.
 type Selection struct {
 	Prefix Key `json:"prefix,omitempty"`
 	Start  Key `json:"start,omitempty"`
@@ -97,17 +97,17 @@ type Selection struct {
 type ListInput struct {
 	Moment
 	Selection
-	// Where is a filter, which the page's entries meet. A page of a filter may be short or empty
-	// and still have a cursor.
+	// Where is a filter for the page's entries. With a filter, a page may be short or empty and
+	// still have a cursor.
 	Where host.Raw `json:"where,omitempty"`
-	// Limit is how many entries the page has at most; absent means DefaultPage.
+	// Limit bounds the entries of the page; absent means DefaultPage.
 	Limit    int  `json:"limit,omitempty" range:"1,1000"`
 	Reverse  bool `json:"reverse,omitempty"`
 	KeysOnly bool `json:"keys_only,omitempty"`
 	// Cursor continues after an earlier page of the same selection, filter and direction. Any other
-	// is refused.
+	// cursor is refused.
 	Cursor string `json:"cursor,omitempty"`
-	// Digest asks for the digest of what the page read.
+	// Digest asks for the digest of the entries that the page read.
 	Digest bool `json:"digest,omitempty"`
 }
 
@@ -115,9 +115,9 @@ type ListInput struct {
 type ListOutput struct {
 	Entries []Entry `json:"entries"`
 	Cursor  string  `json:"cursor,omitempty"`
-	// Digest stands for the part of the selection that the page covers, whichever of its entries
-	// meet the filter. A check with it demands that no entry there was written, added or removed
-	// since.
+	// Digest identifies the part of the selection that the page covers, including entries that do
+	// not meet the filter. A check with it demands that no entry there was written, added or
+	// removed since.
 	Digest string `json:"digest,omitempty"`
 }
 
@@ -136,12 +136,12 @@ type ListManyOutput struct {
 type CountInput struct {
 	Moment
 	Selection
-	// Cursor goes on after an earlier answer for the same selection. Any other is refused.
+	// Cursor continues after an earlier answer for the same selection. Any other is refused.
 	Cursor string `json:"cursor,omitempty"`
 }
 
 // CountOutput has a count: of all if Cursor is absent, and otherwise of the entries up to where the
-// next call goes on.
+// next call continues.
 type CountOutput struct {
 	Count  int64  `json:"count"`
 	Cursor string `json:"cursor,omitempty"`
@@ -151,26 +151,26 @@ type CountOutput struct {
 type SampleInput struct {
 	Moment
 	Selection
-	// N is how many entries there are at most; absent means DefaultSample.
+	// N bounds the entries; absent means DefaultSample.
 	N int `json:"n,omitempty" range:"1,1000"`
-	// Seed decides the choice: with the same one the same entries are chosen of the same keys.
+	// Seed decides the choice: the same seed chooses the same entries from the same keys.
 	Seed     uint64 `json:"seed,omitempty"`
 	KeysOnly bool   `json:"keys_only,omitempty"`
-	// Cursor goes on after an earlier answer for the same selection. Any other is refused.
+	// Cursor continues after an earlier answer for the same selection. Any other is refused.
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// SampleOutput has the entries in the order of their keys. Count says of how many they were chosen:
-// of all if Cursor is absent, and otherwise of those up to where the next call goes on. Their
-// values have up to MaxValues bytes.
+// SampleOutput has the entries in the order of their keys. Count is the number of entries from
+// which they were chosen: all if Cursor is absent, and otherwise those up to where the next call
+// continues. Their values have up to MaxValues bytes.
 type SampleOutput struct {
 	Entries []Entry `json:"entries"`
 	Count   int64   `json:"count"`
 	Cursor  string  `json:"cursor,omitempty"`
 }
 
-// CommitInput is a commit: if all checks hold, all mutations are done, in order. Otherwise nothing
-// is. A mutation that cannot be done is an error, and then nothing is done either.
+// CommitInput is a commit: if all checks hold, all mutations are done, in order. Otherwise none is.
+// A mutation that cannot be done is an error, and then none is done either.
 type CommitInput struct {
 	// Branch is the name of the branch whose entries change; absent means the store itself.
 	Branch    string     `json:"branch,omitempty"`
@@ -181,20 +181,20 @@ type CommitInput struct {
 	Sends []host.QueueSendInput `json:"sends,omitempty" max:"100"`
 }
 
-// A Check demands something of the entry of a key, or that a part of a selection is as a page of
-// kv.list has shown it. It has exactly one of Version, Exists, Value and Digest.
+// A Check is a condition on the entry of a key, or demands that a part of a selection is unchanged
+// since a page of kv.list. It has exactly one of Version, Exists, Value and Digest.
 type Check struct {
 	// Key is absent with Digest.
 	Key Key `json:"key,omitempty"`
-	// Version is what the entry's version must be; 0 demands that there is no entry.
+	// Version is the required version of the entry; 0 demands that there is no entry.
 	Version *uint64 `json:"version,omitempty"`
 	// Exists demands that there is an entry, or that there is none.
 	Exists *bool `json:"exists,omitempty"`
-	// Value demands that there is an entry whose value equals this one, as $eq of filters compares:
-	// numbers by value, and objects in any order.
+	// Value demands that there is an entry whose value equals this one, compared like $eq of
+	// filters: numbers by value, and objects in any order.
 	Value    host.Raw `json:"value,omitempty"`
 	Encoding string   `json:"encoding,omitempty"`
-	// Digest is that of a page of kv.list.
+	// Digest is the digest of a page of kv.list.
 	Digest string `json:"digest,omitempty"`
 }
 
@@ -210,54 +210,54 @@ type Check struct {
 // If there is no entry, sum and the like put Value.
 type Mutation struct {
 	Op string `json:"op"`
-	// Key is that of all operations except delete_range.
+	// Key is the key of the entry, for all operations except delete_range.
 	Key Key `json:"key,omitempty"`
 	Selection
-	// Where is a filter of a delete_range. Those of one commit read up to MaxFiltered entries; more
-	// is an error.
+	// Where is a filter of a delete_range. The filters of one commit read up to MaxFiltered
+	// entries; more is an error.
 	Where    host.Raw `json:"where,omitempty"`
 	Value    host.Raw `json:"value,omitempty"`
 	Encoding string   `json:"encoding,omitempty"`
-	// Literal stores a document as it is. Otherwise it stores strings for the placeholders in it:
-	// {"$uuidv7":true}, {"$uuidv7":NAME} and {"$versionstamp":true}.
+	// Literal stores a document unchanged. Otherwise the placeholders in it are replaced by
+	// strings: {"$uuidv7":true}, {"$uuidv7":NAME} and {"$versionstamp":true}.
 	Literal bool `json:"literal,omitempty"`
-	// TTLMS is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. Absent means as
-	// before of an entry that is changed, and the default of the scope of one that is put, for ever
-	// if there is none. Touch needs it.
+	// TTLMS is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. If it is
+	// absent, a changed entry keeps its time, and a put entry has the default of its scope, or
+	// lives for ever if there is none. Touch needs it.
 	TTLMS *int64 `json:"ttl_ms,omitempty"`
-	// Expires is when the entry ceases to exist, up to 100 years from now, instead of TTLMS. An
-	// entry of the past is not there.
+	// Expires is when the entry expires, up to 100 years from now, instead of TTLMS. A past time
+	// means that there is no entry.
 	Expires *time.Time `json:"expires,omitempty"`
-	// Min and Max bound the result of a sum. One that would pass them is an error, or becomes the
-	// bound with Clamp.
+	// Min and Max bound the result of a sum. A result beyond them is an error, or becomes the bound
+	// with Clamp.
 	Min   host.Raw `json:"min,omitempty"`
 	Max   host.Raw `json:"max,omitempty"`
 	Clamp bool     `json:"clamp,omitempty"`
 	// MaxLen, at least 1, bounds the elements of the array that an append or prepend makes:
-	// elements at its other end go.
+	// elements at its other end are removed.
 	MaxLen *int64 `json:"max_len,omitempty"`
 }
 
-// CommitOutput says what a commit did. That a check failed is no error.
+// CommitOutput is the result of a commit. A failed check is no error.
 type CommitOutput struct {
 	OK bool `json:"ok"`
 	// Failed are the positions of the checks that failed, from 0.
 	Failed []int `json:"failed,omitempty"`
-	// Version is that of the commit, and of the entries that it changed. Each commit takes one, if
-	// it is empty too.
+	// Version is the version of the commit, and of the entries that it changed. Each commit takes
+	// one, even if it is empty.
 	Version uint64 `json:"version,omitempty"`
 	// Results has an element for each mutation, in order.
 	Results []MutationResult `json:"results,omitempty"`
-	// Blind means that the results leave out how many entries were deleted, because the token of
-	// the caller lacks the right read.
+	// Blind is set if the results leave out how many entries were deleted, because the token of the
+	// caller lacks the right read.
 	Blind bool `json:"blind,omitempty"`
-	// Resolved has what each placeholder stood for: "uuidv7", "uuidv7:NAME" and "versionstamp".
+	// Resolved has the string of each placeholder: "uuidv7", "uuidv7:NAME" and "versionstamp".
 	Resolved map[string]string `json:"resolved,omitempty"`
-	// Sends has an element for each of the input.
+	// Sends has an element for each send of the input.
 	Sends []host.QueueSendOutput `json:"sends,omitempty"`
 }
 
-// PurgeOutput says how many entries were removed that had expired. More: another call finds others.
+// PurgeOutput counts the removed entries. More is set if another call would find others.
 type PurgeOutput struct {
 	Purged int64 `json:"purged"`
 	More   bool  `json:"more,omitempty"`
@@ -274,18 +274,18 @@ type MutationResult struct {
 	// mutations of one entry except delete.
 	Value    host.Raw `json:"value,omitempty"`
 	Encoding string   `json:"encoding,omitempty"`
-	// Expires is when the entry ceases to exist; absent for never.
+	// Expires is when the entry expires; absent for never.
 	Expires *time.Time `json:"expires,omitempty"`
 	// Deleted counts the entries that were removed.
 	Deleted int64 `json:"deleted,omitempty"`
 }
 
-// A Committer is a turn in which handlers commit to the key-value store. The values are as in CBOR.
+// A Committer is a turn in which handlers commit to the key-value store. Values are as in CBOR.
 // After an error nothing of the commit is done, and the turn may go on.
 type Committer interface {
 	KVCommit(in *CommitInput) (CommitOutput, error)
-	// KVUpdate begins an update. end ends it, once: with an error it undoes what was done in the
-	// key-value store since, and returns that error. If something else was done in the turn, that
-	// cannot be undone alone: undone is false, and the turn must fail.
+	// KVUpdate begins an update. end ends it, once. With an error, it undoes the writes to the
+	// key-value store since then, and returns that error. If the turn had other effects, which
+	// cannot be undone alone, undone is false, and the turn must fail.
 	KVUpdate() (end func(err error) (undone bool, e error), err error)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// What the first byte of a byte string says in CBOR: RFC 8949, section 3.
+// The first byte of a byte string in CBOR: RFC 8949, section 3.
 const (
 	byteString = 2 << 5
 	follows8   = 24 // the length is in the next byte
@@ -32,7 +32,7 @@ func ByteString(b []byte) host.Raw {
 	return append(raw, b...)
 }
 
-// Bytes is the reverse of ByteString. The bytes may be those of raw. The error code is
+// Bytes is the reverse of ByteString. The result may share memory with raw. The error code is
 // InvalidArgument.
 func Bytes(raw host.Raw) ([]byte, error) {
 	if len(raw) > 0 && raw[0]>>5 == byteString>>5 {

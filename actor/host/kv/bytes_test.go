@@ -7,8 +7,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// Values of all lengths are byte strings as the CBOR library writes them, and are read as it reads
-// them.
+// Values of all lengths are written and read like byte strings of the CBOR library.
 func TestByteStringsAreThoseOfCBOR(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 23, 24, 25, 255, 256, 65535, 65536, 1 << 20} {

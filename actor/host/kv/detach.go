@@ -8,17 +8,16 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// What a node in the process of its caller gets of some inputs: see host.Local. A query runs while
-// its caller waits, so of the inputs of queries only keys are copied that become parts of the
-// output.
+// The forms of some inputs for a node in the process of its caller: see host.Local. A query runs
+// while its caller waits, so only the keys in its input that become parts of the output are copied.
 
-// Detach gives the input a key of its own, and returns it.
+// Detach copies the key of the input, and returns the input.
 func (in *GetInput) Detach() any {
 	in.Key = in.Key.detach()
 	return in
 }
 
-// Detach gives the input keys of its own, and returns it.
+// Detach copies the keys of the input, and returns the input.
 func (in *GetManyInput) Detach() any {
 	keys := make([]Key, len(in.Keys))
 	for i, key := range in.Keys {
@@ -28,7 +27,7 @@ func (in *GetManyInput) Detach() any {
 	return in
 }
 
-// Detach returns a copy: an answer of several pages is asked for with one input.
+// Detach returns a copy, because one input requests several pages.
 func (in *ListInput) Detach() any {
 	out := *in
 	return &out
@@ -40,8 +39,8 @@ func (in *CountInput) Detach() any {
 	return &out
 }
 
-// Detach gives the input keys of its own, and returns it: a commit may go on when its caller has
-// given up. Everything else of it must be nobody else's.
+// Detach copies the keys of the input and returns it: a commit may go on when its caller has given
+// up. The rest of the input must not be shared.
 func (in *CommitInput) Detach() any {
 	for i := range in.Checks {
 		in.Checks[i].Key = in.Checks[i].Key.detach()
@@ -54,7 +53,7 @@ func (in *CommitInput) Detach() any {
 	return in
 }
 
-// Size returns about how many bytes a commit has.
+// Size returns the approximate size of a commit in bytes.
 func (in *CommitInput) Size() (n int64) {
 	const fixed = 64 // of a check or mutation
 	for i := range in.Checks {
@@ -66,7 +65,7 @@ func (in *CommitInput) Size() (n int64) {
 	return n
 }
 
-// detach returns a copy whose integers have the types that they have when a key is decoded.
+// detach returns a copy whose integers have the types of a decoded key.
 func (k Key) detach() Key {
 	if k == nil {
 		return nil

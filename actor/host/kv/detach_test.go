@@ -20,8 +20,8 @@ func TestKeysOfADetachedCommitAreItsOwn(t *testing.T) {
 	}
 }
 
-// Keys of inputs of queries become parts of outputs, which the caller keeps. Its own keys stay as
-// they are.
+// Keys of inputs of queries become parts of outputs, which the caller keeps. Its own keys do not
+// change.
 func TestKeysOfDetachedQueriesAreTheirOwn(t *testing.T) {
 	t.Parallel()
 	b := []byte("a")

@@ -18,19 +18,19 @@ type HistoryInput struct {
 	// Branch is the name of a branch, whose own versions are listed; absent means the store itself.
 	Branch string `json:"branch,omitempty"`
 	Key    Key    `json:"key"`
-	// Before leaves out the versions from this one on: it is the Next of an earlier answer.
+	// Before selects the versions before this one: it is the Next of an earlier answer.
 	Before uint64 `json:"before,omitempty"`
-	// Limit is how many versions there are at most; absent means DefaultPage.
+	// Limit bounds the versions; absent means DefaultPage.
 	Limit int `json:"limit,omitempty" range:"1,1000"`
 }
 
-// A Version is what an entry was from a commit on, until that of the next version.
+// A Version is the state of an entry from one commit until the commit of its next version.
 type Version struct {
 	Version uint64 `json:"version"`
-	// Op says what made it: put, or what removed the entry: delete or expire.
+	// Op is put, or delete or expire if the entry was removed.
 	Op   string    `json:"op"`
 	Time time.Time `json:"time"`
-	// Value and the like are of a put.
+	// Value and the like are set for a put.
 	Value    host.Raw   `json:"value,omitempty"`
 	Encoding string     `json:"encoding,omitempty"`
 	Expires  *time.Time `json:"expires,omitempty"`
@@ -44,13 +44,13 @@ type HistoryOutput struct {
 	Floor uint64 `json:"floor,omitempty"`
 }
 
-// PinInput asks for a version that stays readable.
+// PinInput keeps the present version readable.
 type PinInput struct {
 	// TTLMS is for how long; absent means DefaultPin.
 	TTLMS int64 `json:"ttl_ms,omitempty" range:"1,86400000"`
 }
 
-// PinOutput names a version, for the member at of what reads, until it expires.
+// PinOutput names a version, for the member at of reading methods, until it expires.
 type PinOutput struct {
 	Version uint64    `json:"version"`
 	Expires time.Time `json:"expires"`

@@ -65,7 +65,7 @@ func (Key) JSONSchema() []byte {
 		`{"type":"object","properties":{"$versionstamp":{"type":"boolean"}},"required":["$versionstamp"],"additionalProperties":false}]}}`)
 }
 
-// unfit says why a part is none that a caller may write; "" if it is one.
+// unfit returns the reason why a caller may not write a part; "" if it may.
 func unfit(part any) string {
 	switch part := part.(type) {
 	case string:
@@ -122,11 +122,11 @@ func appendPart(b []byte, part any) ([]byte, error) {
 	return append(b, text...), err
 }
 
-// maxText bounds the JSON and CBOR of a key, which has up to 2,048 bytes: each takes six characters
-// at most.
+// maxText bounds the JSON and CBOR of a key, which has up to 2,048 bytes of up to six characters
+// each.
 const maxText = 16 << 10
 
-// tooLong refuses a text before it is decoded, which takes much more memory.
+// tooLong refuses a text before it is decoded, because decoding takes much more memory.
 func tooLong(b []byte) error {
 	if len(b) > maxText {
 		return host.OverLimit("bytes of a key as it is written", maxText, int64(len(b)))
@@ -134,7 +134,7 @@ func tooLong(b []byte) error {
 	return nil
 }
 
-// maxParts bounds the parts of a key, of which each takes a byte at least.
+// maxParts bounds the parts of a key. Each takes at least a byte.
 const maxParts = 2_048
 
 func tooMany(parts int) error {
@@ -144,8 +144,8 @@ func tooMany(parts int) error {
 	return nil
 }
 
-// UnmarshalJSON reads an array. Integers become int64, uint64 or *big.Int, whichever is the first
-// that holds them.
+// UnmarshalJSON reads an array. An integer becomes the first of int64, uint64 and *big.Int that
+// holds it.
 func (k *Key) UnmarshalJSON(b []byte) error {
 	var parts []json.RawMessage
 	if err := tooLong(b); err != nil {
@@ -176,7 +176,7 @@ func parsePart(raw []byte) (any, error) {
 		if err := json.Unmarshal(raw, &s); err != nil {
 			return nil, err
 		}
-		// The decoder puts U+FFFD for what is not Unicode; then two keys would become one.
+		// The decoder replaces text that is not Unicode by U+FFFD, so two keys would become one.
 		if !utf8.Valid(raw) || strings.Count(s, "\uFFFD") != replacements(raw) {
 			return nil, fmt.Errorf("%s is not Unicode", clip(raw))
 		}
@@ -215,7 +215,7 @@ func parseBytes(raw []byte) (any, error) {
 	return nil, fmt.Errorf("%s is not {\"$bytes\":base64}", clip(raw))
 }
 
-// unpack reads the stored form of one part. Bytes that are none are Raw.
+// unpack reads the stored form of one part. Other bytes are Raw.
 func unpack(raw []byte) any {
 	if t, err := tuple.Unpack(raw); err == nil && len(t) == 1 {
 		return t[0]
@@ -305,7 +305,7 @@ func (k *Key) UnmarshalCBOR(b []byte) error {
 	return nil
 }
 
-// replacements counts how often a JSON string says U+FFFD by itself.
+// replacements counts the U+FFFD that a JSON string itself contains.
 func replacements(raw []byte) int {
 	n := 0
 	for i := 0; i < len(raw); {

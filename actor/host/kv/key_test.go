@@ -155,7 +155,7 @@ func TestKeyRefusesWhatItCannotKeep(t *testing.T) {
 	}
 }
 
-// written returns what is read of a key that was written, as JSON and as CBOR, and the JSON.
+// written returns the keys read from a key's JSON and CBOR, and the JSON.
 func written(t *testing.T, k Key) (fromText, fromBinary Key, text string) {
 	t.Helper()
 	b, err := json.Marshal(k)
@@ -166,7 +166,7 @@ func written(t *testing.T, k Key) (fromText, fromBinary Key, text string) {
 	return fromText, fromBinary, string(b)
 }
 
-// A part that only Go code writes is shown, and found again by what is shown.
+// A part that only Go code writes is shown in a form that finds it again.
 func TestPartsOfOtherTypesAreShown(t *testing.T) {
 	for _, part := range []any{tuple.UUID{1, 2}, nil, float32(1.5), tuple.Tuple{"a", int64(1)}, math.Inf(1), "\xff"} {
 		k := Key{"a", part}

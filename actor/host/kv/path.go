@@ -36,7 +36,7 @@ func ParsePath(path string) (Key, error) {
 	return key, nil
 }
 
-// parseSegment reads one part. The text says what is wrong with it; "" if nothing is.
+// parseSegment reads one part, or returns its fault.
 func parseSegment(escaped string) (part any, fault string) {
 	text, ok := unescape(escaped)
 	switch {
@@ -94,7 +94,7 @@ func parsePathNumber(kind byte, text string) (any, string) {
 	return n, ""
 }
 
-// Path writes the key as ParsePath reads it. The error is about a part that no key can have.
+// Path writes the key in the form of ParsePath. It fails for a part that no key can have.
 func (k Key) Path() (string, error) {
 	var b strings.Builder
 	for i, part := range k {

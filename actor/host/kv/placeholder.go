@@ -15,7 +15,7 @@ import (
 //	uuidv7:NAME   {"$uuidv7":NAME}    another one of the same commit; a name is 1 to 64 letters, digits, "-" and "_"
 //	versionstamp  {"$versionstamp":true}  the version of the commit: 16 hexadecimal digits, and 0000
 //
-// in Go and in JSON. Each stands for one value in all of a commit.
+// in Go and in JSON. Each has one value throughout a commit.
 type Placeholder string
 
 // Versionstamp and UUIDv7 are the placeholders without a name.
@@ -35,8 +35,8 @@ func parsePlaceholder(text string) Placeholder {
 	return Placeholder(kind + ":" + strings.Trim(rest, `"`))
 }
 
-// Resolve puts strings for the placeholders in a JSON document without white space between its
-// tokens. Any other object is what it is.
+// Resolve replaces the placeholders in a JSON document by strings. The document has no white space
+// between its tokens. Other objects do not change.
 func Resolve(document []byte, value func(Placeholder) (string, error)) (out []byte, err error) {
 	if !bytes.Contains(document, []byte(`{"$`)) {
 		return document, nil
@@ -51,7 +51,7 @@ func Resolve(document []byte, value func(Placeholder) (string, error)) (out []by
 	}), err
 }
 
-// check returns an error for what is no placeholder, which Go code can make.
+// check returns an error if p is no valid placeholder, because Go code can make any.
 func (p Placeholder) check() error {
 	if text := p.String(); placeholder.FindString(text) != text {
 		return host.Errorf(host.InvalidArgument,
@@ -69,7 +69,7 @@ func (p Placeholder) String() string {
 	return `{"$` + kind + `":true}`
 }
 
-// MarshalJSON writes what String returns.
+// MarshalJSON writes the form of String.
 func (p Placeholder) MarshalJSON() ([]byte, error) { return []byte(p.String()), p.check() }
 
 // binary returns the placeholder for CBOR.
@@ -81,7 +81,7 @@ func (p Placeholder) binary() map[string]any {
 	return map[string]any{"$" + kind: true}
 }
 
-// fromBinary reads what binary makes; "" is something else.
+// fromBinary reads the form that binary returns, or returns "" for any other.
 func fromBinary(m map[any]any) (p Placeholder) {
 	for member, v := range m {
 		kind, _ := member.(string)

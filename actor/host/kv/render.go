@@ -13,7 +13,7 @@ const (
 	MaxRenderBytes   = 4 << 20
 )
 
-// RenderInput is a template of Go's text/template, and the entries that it is filled with.
+// RenderInput is a template of Go's text/template, and the entries to fill it with.
 type RenderInput struct {
 	Moment
 	// Template has up to MaxTemplate bytes. Its functions are get, index, json, default, len, and,

@@ -15,34 +15,33 @@ const (
 	MaxInfo    = 64 << 10 // bytes of ScopePolicy.Info
 )
 
-// A ScopePolicy is what holds for the entries of a scope. The zero value demands nothing, and only
-// counts.
+// A ScopePolicy sets the rules for the entries of a scope. The zero value only counts.
 type ScopePolicy struct {
-	// These bound what the scope has: entries, bytes of keys and values, and groups. A group is the
+	// These bound the entries, the bytes of their keys and values, and the groups. A group is the
 	// entries with the same next part behind the prefix, if more parts follow it. 0 is no bound. A
-	// bound that is lower than what is there removes nothing, and lets nothing grow.
+	// bound below the present count removes nothing, but allows no growth.
 	MaxKeys   int64 `json:"max_keys,omitempty" range:"0,9007199254740991"`
 	MaxBytes  int64 `json:"max_bytes,omitempty" range:"0,9007199254740991"`
 	MaxGroups int64 `json:"max_groups,omitempty" range:"0,9007199254740991"`
 	// CountGroups counts the groups without a bound, for kv.groups.
 	CountGroups bool `json:"count_groups,omitempty"`
-	// DefaultTTLMS is how long entries live that are put without a time to live, up to 100 years; 0
-	// is for ever.
+	// DefaultTTLMS is the time to live of entries that are put without one, up to 100 years; 0 is
+	// for ever.
 	DefaultTTLMS int64 `json:"default_ttl_ms,omitempty" range:"0,3153600000000"`
-	// KeepVersions is how many versions of an entry are kept besides the last, and KeepForMS for
-	// how long from when the next one replaced it. 0 is no bound if the other is one. If both are
-	// 0, none are kept.
+	// KeepVersions is how many versions of an entry are kept besides the last. KeepForMS is how
+	// long a version is kept after the next one replaced it. 0 is no bound if the other is set. If
+	// both are 0, none are kept.
 	KeepVersions int64 `json:"keep_versions,omitempty" range:"0,100"`
 	KeepForMS    int64 `json:"keep_for_ms,omitempty" range:"0,3153600000000"`
-	// Log keeps the changes of entries for kv.feed, in one log of the actor. The log keeps up to
-	// LogEvents changes, 100,000 if absent, of up to LogBytes, 64 MiB if absent, for up to
-	// LogForMS, without end if absent. Of several scopes the most generous bounds hold. When no
-	// scope has Log any longer, the changes go.
+	// Log keeps the changes of entries for kv.feed, in one log of the actor. LogEvents bounds their
+	// number, 100,000 if absent; LogBytes their size, 64 MiB if absent; LogForMS their age, without
+	// end if absent. If several scopes have Log, the most generous bounds hold. If none has it any
+	// longer, the changes are removed.
 	Log       bool  `json:"log,omitempty"`
 	LogEvents int64 `json:"log_events,omitempty" range:"0,1000000000"`
 	LogBytes  int64 `json:"log_bytes,omitempty" range:"0,9007199254740991"`
 	LogForMS  int64 `json:"log_for_ms,omitempty" range:"0,3153600000000"`
-	// ReadOnly refuses all changes. Entries expire all the same.
+	// ReadOnly refuses all changes. Entries still expire.
 	ReadOnly bool `json:"read_only,omitempty"`
 	// Info is any document.
 	Info host.Raw `json:"info,omitempty"`
@@ -50,15 +49,15 @@ type ScopePolicy struct {
 
 // SetScopeInput makes a scope, or replaces the policy of one.
 type SetScopeInput struct {
-	// Prefix is what the keys of the scope begin with; [] is of the whole store.
+	// Prefix is the prefix of the scope's keys; [] is the whole store.
 	Prefix Key `json:"prefix"`
-	// Extend changes only the members of a policy that are given here, and neither 0 nor false. The
-	// others stay as they are.
+	// Extend changes only the members of the policy that are given here, and neither 0 nor false.
+	// The others do not change.
 	Extend bool `json:"extend,omitempty"`
 	ScopePolicy
 }
 
-// A Scope is the entries whose keys begin with a prefix, with a policy, and what it has now.
+// A Scope is the entries whose keys begin with a prefix, with a policy and the present counts.
 type Scope struct {
 	Prefix Key `json:"prefix"`
 	ScopePolicy
@@ -67,7 +66,7 @@ type Scope struct {
 	Groups  int64     `json:"groups"`
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`
-	// Declared: a map of the actor's type has the scope, which only the type's code changes.
+	// Declared is set if a map of the actor's type has the scope. Only the type's code changes it.
 	Declared bool `json:"declared,omitempty"`
 }
 
@@ -106,8 +105,8 @@ type GroupsInput struct {
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// A Group is a group of a scope: the entries whose keys have the same part behind the prefix, and
-// more parts after it.
+// A Group is the entries of a scope whose keys have the same part behind the prefix, and more parts
+// after it.
 type Group struct {
 	// Part is a key of one part.
 	Part  Key   `json:"part"`

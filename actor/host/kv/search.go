@@ -17,10 +17,10 @@ const (
 	MaxSnippetWords = 64    // of a snippet
 )
 
-// An IndexField is a part of the values that an index has.
+// An IndexField is a part of the values that an index covers.
 type IndexField struct {
 	// Path names it: names between dots, indexes in brackets, or $value for the value as a whole.
-	// The index has strings, numbers, and arrays of them.
+	// The index covers strings, numbers, and arrays of them.
 	Path string `json:"path"`
 	// Weight is how much a word of the field counts for the score, up to 1,000; absent means 1.
 	Weight float64 `json:"weight,omitempty"`
@@ -29,12 +29,12 @@ type IndexField struct {
 // SetIndexInput makes a search index, or replaces the one of the prefix. The same definition again
 // changes nothing.
 type SetIndexInput struct {
-	// Prefix is what the keys of the entries begin with; [] is of the whole store.
+	// Prefix is the prefix of the entries' keys; [] is the whole store.
 	Prefix Key          `json:"prefix"`
 	Fields []IndexField `json:"fields" max:"16"`
-	// Tokenizer says what words are: unicode61 (letters and digits, whatever their case and
-	// accents), porter (the same, and English words by their stem), ascii, or trigram (any three
-	// characters, for parts of words). Absent means unicode61.
+	// Tokenizer defines words: unicode61 (letters and digits, regardless of case and accents),
+	// porter (the same, and English words by their stem), ascii, or trigram (any three characters,
+	// for parts of words). Absent means unicode61.
 	Tokenizer string `json:"tokenizer,omitempty"`
 }
 
@@ -70,20 +70,20 @@ type IndexesOutput struct {
 
 // SearchInput asks for the entries of an index that match a query, the best first.
 type SearchInput struct {
-	// Prefix is that of the index.
+	// Prefix is the prefix of the index.
 	Prefix Key `json:"prefix"`
 	// Query has words, "phrases", prefix*, OR, NOT or -, NEAR(a b, 5), field:word and parentheses.
-	// Words without an operator must all be there.
+	// Words without an operator must all match.
 	Query string `json:"query"`
-	// Where is a filter, which the entries meet besides. A page of a filter may be short or empty
-	// and still have a cursor.
+	// Where is a filter that the entries must also meet. With a filter, a page may be short or
+	// empty and still have a cursor.
 	Where host.Raw `json:"where,omitempty"`
-	// Limit is how many entries there are at most; absent means DefaultHits.
+	// Limit bounds the entries; absent means DefaultHits.
 	Limit int `json:"limit,omitempty" range:"1,1000"`
-	// Cursor continues after an earlier answer for the same index, query and filter. Any other is
-	// refused.
+	// Cursor continues after an earlier answer for the same index, query and filter. Any other
+	// cursor is refused.
 	Cursor string `json:"cursor,omitempty"`
-	// Snippet asks for up to so many words of each entry around the matches; absent for none.
+	// Snippet bounds the words returned of each entry around the matches; absent for none.
 	Snippet int `json:"snippet,omitempty" range:"1,64"`
 }
 
@@ -91,7 +91,7 @@ type SearchInput struct {
 type SearchOutput struct {
 	Entries []Hit  `json:"entries"`
 	Cursor  string `json:"cursor,omitempty"`
-	// Partial: the index is being built, so entries may be missing.
+	// Partial is set while the index is being built: entries may be missing.
 	Partial bool `json:"partial,omitempty"`
 }
 
@@ -107,6 +107,6 @@ type Hit struct {
 // A SnippetPart is a piece of a snippet.
 type SnippetPart struct {
 	Text string `json:"text"`
-	// Match: the query matches this piece.
+	// Match is set if the query matches this piece.
 	Match bool `json:"match,omitempty"`
 }

@@ -1,9 +1,9 @@
 // Package method is the table of the built-in methods: the methods that every actor has besides
 // those of its type.
 //
-// A [Row] holds what programs must know of a method to call it, serve it, show it and bound it.
-// Nothing else in the module repeats these facts: the runtime binds a function to each row, and
-// gateways, clients and commands look a row up with [Find] or range over [All].
+// A [Row] has the facts that programs need to call, serve, show and bound a method. Nothing else in
+// the module repeats them: the runtime binds a function to each row, and gateways, clients and
+// commands look a row up with [Find] or range over [All].
 //
 // A generic command needs four columns. Input is a struct whose members, by their json tags, are
 // the arguments and flags; a member of a type with text must be given unless its tag says
@@ -22,10 +22,10 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A Row is what the table says of a built-in method. The row of a name that the table lacks is the
-// zero value: a method for operators that neither waits nor creates.
+// A Row describes a built-in method. The row of a name that the table lacks is the zero value: a
+// method for operators that neither waits nor creates.
 type Row struct {
-	// Name has a dot, which names of types' methods cannot have. What stands before the dot is the
+	// Name has a dot, which names of types' methods cannot have. The part before the dot is the
 	// family.
 	Name string
 	// Kind is Action, or Query for a method that changes nothing and can be repeated.
@@ -37,19 +37,19 @@ type Row struct {
 	New func() any
 	// Caller is the group of callers that may use it.
 	Caller Caller
-	// Subject says which types it applies to, and whose values its input and output carry.
+	// Subject selects the types it applies to, and the values that its input and output carry.
 	Subject Subject
-	// Creates: a call creates the actor. Of an OpenSQL or OpenKV method this holds only if the type
-	// is open.
+	// Creates is set if a call creates the actor. For an OpenSQL or OpenKV method this holds only
+	// if the type is open.
 	Creates bool
-	// Waits: the input has wait_ms, and a call waits that long for something to appear.
+	// Waits is set if the input has wait_ms, and a call waits that long for something to appear.
 	Waits bool
-	// Free: a call does not count against [host.Limits.CallRate], because it ends or continues one
-	// that was counted. A refusal would only bring the messages back that a worker has received.
+	// Free is set if a call does not count against [host.Limits.CallRate], because it ends or
+	// continues a counted one. A refusal would only bring back messages that a worker has received.
 	Free bool
-	// Reasoned: a call must say why it is made.
+	// Reasoned is set if a call must give a reason.
 	Reasoned bool
-	// Offline: it also works on a store that no node runs on.
+	// Offline is set if it also works on a store without a running node.
 	Offline bool
 	// Summary says in one sentence what it does.
 	Summary string
@@ -62,7 +62,7 @@ type Caller uint8
 const (
 	// Operators look after actors.
 	Operators Caller = iota
-	// OpenSQL is anyone if the type has OpenSQL, and operators if not; OpenKV likewise.
+	// OpenSQL is anyone if the type has OpenSQL, and operators if not; OpenKV is alike.
 	OpenSQL
 	OpenKV
 	// Workers receive messages of queues.
@@ -73,7 +73,7 @@ const (
 	Anyone
 )
 
-// A Subject is the part of an actor that a method is about.
+// A Subject is the part of an actor that a method concerns.
 type Subject uint8
 
 // The subjects. Except for the actor itself, a type has a subject if it declares one.
@@ -87,16 +87,16 @@ const (
 	// Streams are all streams, ExternalStreams the streams that clients append to.
 	Streams
 	ExternalStreams
-	// Workflows are the programs of runs, with inputs of the type. Runs are what a run has stored.
+	// Workflows are the programs of runs, with inputs of the type. Runs are the stored runs.
 	Workflows
 	Runs
 )
 
-// MaxWait is the longest that a call may wait.
+// MaxWait bounds the wait of a call.
 const MaxWait = time.Minute
 
-// A Typed row has the Go types of its input and output. It does not embed the row, because the
-// methods of that would be compiled for each pair of types.
+// A Typed row has the Go types of its input and output. It does not embed the row, whose methods
+// would be compiled for each pair of types.
 type Typed[In, Out any] struct{ Row *Row }
 
 // None is the input or output of a method that has none.
@@ -121,8 +121,8 @@ func (r *Row) Openable() bool {
 	return opens
 }
 
-// opened returns what a type must open so that any caller may use the method; false means that the
-// type has no say in it.
+// opened returns what a type must open so that any caller may use the method; false means that this
+// does not depend on the type.
 func (r *Row) opened() (host.Open, bool) {
 	switch r.Caller {
 	case OpenSQL:
@@ -143,8 +143,8 @@ func (r *Row) Creating(open host.Open) bool {
 // do not, because operators must work while callers keep the actor busy.
 func (r *Row) Counted(open host.Open) bool { return !r.Free && r.By(open) != Operators }
 
-// BuiltIn reports whether a name is that of a built-in method, in the table or not: names of types'
-// methods have no dot.
+// BuiltIn reports whether a name is the name of a built-in method, in the table or not: names of
+// types' methods have no dot.
 func BuiltIn(name string) bool { return strings.IndexByte(name, '.') >= 0 }
 
 // Find returns the row of a built-in method.
@@ -159,7 +159,7 @@ func Find(name string) (Row, bool) {
 	return *table[i], true
 }
 
-// place returns where the row of a name is in the table, or belongs.
+// place returns the position of a name's row in the table, or where it belongs.
 func place(name string) (int, bool) {
 	return slices.BinarySearchFunc(table, name, func(r *Row, name string) int { return cmp.Compare(r.Name, name) })
 }

@@ -71,8 +71,8 @@ func TestRowsAreWhole(t *testing.T) {
 	}
 }
 
-// What the table does not know is for operators, so that a method which a later version adds is not
-// open to all.
+// Methods that the table lacks are for operators, so that a method of a later version is not open
+// to all.
 func TestUnknownMethodsAreForOperators(t *testing.T) {
 	const everything = host.SQLOpen | host.KVOpen
 	for _, name := range []string{"actor.new", "x.y", "."} {

@@ -31,8 +31,8 @@ const (
 // lacks.
 var table []*Row
 
-// row makes a row of the table. It is compiled for each pair of types, and not inlined to be so
-// only once.
+// row makes a row of the table. It is not inlined, so that it is compiled only once for each pair
+// of types.
 //
 //go:noinline
 func row[In, Out any](name string, kind host.MethodKind, about Subject, by Caller, f facts,
@@ -58,7 +58,7 @@ func (r *Row) of(in func() any, out reflect.Type) *Row {
 	return r
 }
 
-// shown is a type as rows have it.
+// shown returns a type as it is in rows: nil for None.
 func shown(t reflect.Type) reflect.Type {
 	if t == reflect.TypeFor[None]() {
 		return nil
@@ -66,7 +66,7 @@ func shown(t reflect.Type) reflect.Type {
 	return t
 }
 
-// The names of the types that stand in many rows.
+// Short names of types that many rows have.
 type (
 	counted  = host.CountOutput
 	selected = host.QueueSelectInput

@@ -8,26 +8,25 @@ import (
 	"github.com/cairn-run/cairn/actor/host/kv"
 )
 
-// A Grant is what a valid token allows. A request whose context has one may do this and nothing
-// else.
+// A Grant has the rights of a valid token. A request whose context has one may do nothing else.
 type Grant struct {
-	// ID is that of the token.
+	// ID is the id of the token.
 	ID     string
 	Rights Rights
-	// Prefix is the packed form of what all keys begin with; empty for the whole store.
+	// Prefix is the packed prefix of the keys; empty for the whole store.
 	Prefix []byte
 	// During calls f with a context that ends when the token does. The result of f counts only if
-	// the token was valid after f returned: the error is then that of the token. A nil During calls
-	// f.
+	// the token was valid after f returned; otherwise the error is that of the token. A nil During
+	// only calls f.
 	During func(ctx context.Context, f func(context.Context) error) error
 }
 
 // A Checker checks tokens of actors.
 type Checker interface {
-	// CheckToken returns what a token of an actor allows, without waking the actor. The error code
-	// is Unauthenticated, with one and the same text, for all that is no valid token of this actor.
-	// It is Overloaded if too many such were shown lately. That refuses no valid token, except one
-	// that is not a second old.
+	// CheckToken returns the grant of a token of an actor, without waking the actor. The error code
+	// is Unauthenticated, always with the same text, for any text that is not a valid token of this
+	// actor. It is Overloaded after too many invalid tokens. This refuses no valid token that is at
+	// least a second old.
 	CheckToken(ctx context.Context, a host.Address, text string) (*Grant, error)
 }
 
@@ -35,7 +34,7 @@ type Checker interface {
 // token at all.
 var ErrInvalid = host.Errorf(host.Unauthenticated, "the token is not valid for this actor")
 
-// Denied is the error for what a token does not allow.
+// Denied returns the error for an operation that a token does not allow.
 func Denied(format string, args ...any) *host.Error {
 	return host.Errorf(host.PermissionDenied, "the token does not allow "+format, args...)
 }
@@ -47,7 +46,7 @@ func With(ctx context.Context, g *Grant) context.Context {
 	return context.WithValue(ctx, contextKey{}, g)
 }
 
-// Of returns the grant that the requests of a context have; nil if they came without a token.
+// Of returns the grant of a context's requests; nil if they came without a token.
 func Of(ctx context.Context) *Grant {
 	g, _ := ctx.Value(contextKey{}).(*Grant)
 	return g
@@ -61,7 +60,7 @@ func (g *Grant) While(ctx context.Context, f func(context.Context) error) error 
 	return g.During(ctx, f)
 }
 
-// Allow returns an error unless the grant has all of some rights.
+// Allow returns an error unless the grant has all rights of need.
 func (g *Grant) Allow(need Rights) error {
 	if missing := need &^ g.Rights; missing != 0 {
 		return Denied("this: it lacks the right %s", missing).With("right", missing.String())
@@ -83,7 +82,7 @@ func (g *Grant) Packed(key []byte) bool {
 	return bytes.HasPrefix(key, g.Prefix) && (len(key) == len(g.Prefix) || key[len(g.Prefix)] != 0xFF)
 }
 
-// Bounds returns the packed range of the keys of the grant; a nil end is that of the store.
+// Bounds returns the packed range of the keys of the grant; a nil end is the end of the store.
 func (g *Grant) Bounds() (start, end []byte) {
 	if len(g.Prefix) == 0 {
 		return nil, nil
@@ -91,15 +90,15 @@ func (g *Grant) Bounds() (start, end []byte) {
 	return g.Prefix, append(bytes.Clone(g.Prefix), 0xFF)
 }
 
-// Range reports whether all keys of a packed range are within the grant; an empty end is that of
+// Range reports whether all keys of a packed range are within the grant; an empty end is the end of
 // the store.
 func (g *Grant) Range(start, end []byte) bool {
 	from, to := g.Bounds()
 	return to == nil || len(end) > 0 && bytes.Compare(start, from) >= 0 && bytes.Compare(end, to) <= 0
 }
 
-// Key returns an error for a key outside of the grant. What follows a placeholder may be any. A key
-// that cannot be packed is left to the method, which says why.
+// Key returns an error for a key outside of the grant, or one that cannot be packed. A placeholder
+// and the parts after it may be anything.
 func (g *Grant) Key(k kv.Key) error {
 	if len(g.Prefix) == 0 {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Prefix begins the text of each token. It tells tokens of actors from others, and lets scanners
-// find a token that was published.
+// Prefix begins the text of each token. It distinguishes tokens of actors from others, so that
+// scanners can find a published token.
 const Prefix = "cairn_"
 
 // IDChars is the length of an id.
@@ -26,7 +26,7 @@ const alphabet = "abcdefghijklmnopqrstuvwxyz234567"
 
 var encoding = base32.NewEncoding(alphabet).WithPadding(base32.NoPadding)
 
-// A Digest is what is stored of a secret. A secret is random, so it needs no salt and no slow hash.
+// A Digest is the stored form of a secret, which is random, so it needs no salt and no slow hash.
 type Digest = [sha256.Size]byte
 
 // New makes the text of a token, its id and the digest of its secret.
@@ -37,8 +37,8 @@ func New() (text, id string, digest Digest) {
 	return Prefix + chars, chars[:IDChars], sha256.Sum256(b[idBytes:])
 }
 
-// Parse returns the id in the text of a token and the digest of its secret. ok is false for what is
-// no token.
+// Parse returns the id in the text of a token and the digest of its secret. ok is false if the text
+// is no token.
 func Parse(text string) (id string, digest Digest, ok bool) {
 	chars, ok := strings.CutPrefix(text, Prefix)
 	if !ok || !lettered(chars, IDChars+secretChars) {
@@ -51,11 +51,11 @@ func Parse(text string) (id string, digest Digest, ok bool) {
 	return chars[:IDChars], sha256.Sum256(secret), true
 }
 
-// IsID reports whether a text is the form of an id.
+// IsID reports whether a text has the form of an id.
 func IsID(text string) bool { return lettered(text, IDChars) }
 
-// lettered reports whether a text has so many characters, all of the alphabet. The decoder would
-// skip line breaks.
+// lettered reports whether a text has n characters, all of the alphabet. The decoder would skip
+// line breaks.
 func lettered(text string, n int) bool {
 	if len(text) != n {
 		return false

@@ -15,21 +15,21 @@ const (
 	MaxTTL    = kv.MaxTTL // milliseconds
 )
 
-// Rights are what a token allows.
+// Rights are the operations that a token allows.
 type Rights uint8
 
 // The rights.
 const (
-	// Read allows methods that read entries, and what they are counted and indexed as.
+	// Read allows methods that read entries, their counts and their indexes.
 	Read Rights = 1 << iota
 	// Write allows commits. Without Read they have no checks and no filters, only put and delete,
-	// and say nothing of what was there.
+	// and their results tell nothing about the entries.
 	Write
-	// Watch allows to follow changes. They have values, so it needs Read.
+	// Watch allows to follow changes. It needs Read, because changes have values.
 	Watch
-	// Inspect allows to look at all of the actor: its status, raw keyspace, events and traces, and
+	// Inspect allows to read all of the actor: its status, raw keyspace, events and traces, and
 	// methods that read. It needs Read, and a token of the whole store. A new token with it ends
-	// the one before.
+	// the previous one.
 	Inspect
 )
 
@@ -67,7 +67,7 @@ type Token struct {
 	Label string `json:"label,omitempty"`
 	// Rights are some of read, write, watch and inspect.
 	Rights []string `json:"rights"`
-	// Prefix is what all keys begin with that the token is good for; absent for the whole store.
+	// Prefix limits the token to keys that begin with it; absent for the whole store.
 	Prefix  kv.Key    `json:"prefix,omitempty"`
 	Created time.Time `json:"created"`
 	// Expires is when the token ends; absent for never.
@@ -77,10 +77,9 @@ type Token struct {
 // CreateInput asks for a new token.
 type CreateInput struct {
 	// Rights are some of read, write, watch and inspect. The last two need read. A new token with
-	// inspect ends the one before.
+	// inspect ends the previous one.
 	Rights []string `json:"rights" max:"100"`
-	// Prefix is what all keys begin with that the token is good for; absent or [] for the whole
-	// store.
+	// Prefix limits the token to keys that begin with it; absent or [] for the whole store.
 	Prefix kv.Key `json:"prefix,omitempty"`
 	// Label is any text of up to MaxLabel bytes.
 	Label string `json:"label,omitempty"`
@@ -95,7 +94,7 @@ type CreateOutput struct {
 	Token
 }
 
-// ListOutput has the tokens of an actor that are valid, in the order of their creation.
+// ListOutput has the valid tokens of an actor, in the order of their creation.
 type ListOutput struct {
 	Tokens []Token `json:"tokens"`
 }

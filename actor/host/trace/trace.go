@@ -1,6 +1,5 @@
-// Package trace has what operators read of the spans that an actor has recorded. A [Span] is an
-// operation of the actor, as OpenTelemetry has it
-// (https://opentelemetry.io/docs/specs/otel/trace/api/).
+// Package trace has the recorded spans of an actor, for operators. A [Span] is an operation of the
+// actor, as in OpenTelemetry (https://opentelemetry.io/docs/specs/otel/trace/api/).
 package trace
 
 import (
@@ -19,8 +18,8 @@ const (
 
 // ReadInput selects spans of an actor.
 type ReadInput struct {
-	// Start and End bound a time. Spans that overlap it are selected, however long they are.
-	// Absent, there is no bound.
+	// Start and End bound a time. Spans that overlap it are selected, regardless of their length.
+	// An absent one is no bound.
 	Start *time.Time `json:"start,omitempty"`
 	End   *time.Time `json:"end,omitempty"`
 	// TraceID selects the spans of one trace, by its 32 hexadecimal digits.
@@ -29,24 +28,23 @@ type ReadInput struct {
 	Name string `json:"name,omitempty"`
 	// Errors selects spans that ended with an error.
 	Errors bool `json:"errors,omitempty"`
-	// Limit is how many spans a page has; 0 is DefaultPage.
+	// Limit bounds the spans of a page; 0 is DefaultPage.
 	Limit int `json:"limit,omitempty" range:"0,10000"`
-	// MaxBytes is how many bytes the spans of a page and their parents have at most, as OTLP; 0 is
-	// 4 MiB.
+	// MaxBytes bounds the bytes of the spans of a page and their parents, as OTLP; 0 is 4 MiB.
 	MaxBytes int `json:"max_bytes,omitempty" range:"0,67108864"`
-	// Cursor is that of the page before.
+	// Cursor is the cursor of the previous page.
 	Cursor string `json:"cursor,omitempty"`
 }
 
 // ReadOutput is a page of spans, in the order of their starts.
 type ReadOutput struct {
 	Spans []Span `json:"spans"`
-	// Parents are the spans that those of the page are part of, as far as they are not in it and
-	// there is room.
+	// Parents are the parents of the page's spans, except for spans of the page, as far as there is
+	// room.
 	Parents []Span `json:"parents,omitempty"`
 	// Cursor selects the next page; absent after the last.
 	Cursor string `json:"cursor,omitempty"`
-	// Dropped is how many spans of that time are missing, because there were too many.
+	// Dropped counts the spans of that time that are missing, because there were too many.
 	Dropped uint64 `json:"dropped,omitempty"`
 	// Damaged names the keys of stored spans that cannot be read.
 	Damaged []string `json:"damaged,omitempty"`
@@ -54,26 +52,26 @@ type ReadOutput struct {
 	Now time.Time `json:"now"`
 }
 
-// A Sampling says which of the traces that begin at a node are recorded.
+// A Sampling decides which of the traces that begin at a node are recorded.
 type Sampling struct {
 	Rule
-	// Types have rules of their own.
+	// Types has the rules of single types.
 	Types map[string]Rule `json:"types,omitempty"`
 }
 
-// A Rule says which traces are recorded, and which operations although their trace is not. A member
-// that is absent is as the configuration of the node says; of a type, as it is for the other types,
-// except that a type with a rule has a rate of its own.
+// A Rule decides which traces are recorded, and which operations even if their trace is not. An
+// absent member has the value of the node's configuration or, for a type, of the other types,
+// except that a type with a rule has its own rate.
 type Rule struct {
-	// PerSecond is how many traces begin in a second that are recorded.
+	// PerSecond bounds the recorded traces that begin in a second.
 	PerSecond *int64 `json:"per_second,omitempty" range:"0,1099511627776"`
 	// Share is the part of the traces that is recorded, up to PerSecond.
 	Share *float64 `json:"share,omitempty" range:"0,1"`
-	// SlowMS is how long a turn or query takes, in milliseconds, that is recorded in any case.
+	// SlowMS is the time, in milliseconds, from which a turn or query is recorded in any case.
 	SlowMS *int64 `json:"slow_ms,omitempty" range:"1,86400000"`
 }
 
-// A Sampler is a node that says which traces it records, and can be told until its next start.
+// A Sampler is a node whose sampling can be read, and set until its next start.
 type Sampler interface {
 	Sampling() Sampling
 	// SetSampling replaces all rules. It returns the rules that hold from now on. The error is an
@@ -91,10 +89,10 @@ type FindQuery struct {
 	Cursor     string
 }
 
-// FindPage has spans of a trace. A page ends when a node has read for a while, also if it has found
+// FindPage has spans of a trace. A page ends when a node has read for a while, even if it has found
 // nothing.
 type FindPage struct {
-	// Actors is how many actors were looked at.
+	// Actors counts the actors that were examined.
 	Actors int     `json:"actors"`
 	Spans  []Found `json:"spans"`
 	// Cursor selects the next page; absent after the last.
@@ -108,7 +106,7 @@ type Found struct {
 	Span
 }
 
-// A Finder is a node that puts a trace together. It wakes no actor. The error is an *host.Error.
+// A Finder is a node that finds the spans of a trace. It wakes no actor. Errors are *host.Error.
 type Finder interface {
 	FindTrace(ctx context.Context, q FindQuery) (FindPage, error)
 }
@@ -128,17 +126,16 @@ type FollowInput struct {
 	Name    string
 	Errors  bool // only spans that ended with an error
 	// Life is the id of the actor's life that is followed, or "" for the present one: see
-	// host.Position. Of an actor that is gone, the error code is Destroyed if Life is set and
-	// NotFound otherwise.
+	// host.Position. If the actor is gone, the error code is Destroyed if Life is set and NotFound
+	// otherwise.
 	Life string
 }
 
-// MaxFollowers is how many readers may follow the spans of one actor at a time.
+// MaxFollowers bounds the readers that follow the spans of one actor at a time.
 const MaxFollowers = 100
 
-// A Follower is a node that shows the spans of an actor as they end, also over a time in which the
-// actor sleeps. It does not wake the actor. The error is an *host.Error: NotFound if there is no
-// such actor.
+// A Follower is a node that shows the spans of an actor as they end, even while the actor sleeps.
+// It does not wake the actor. The error is an *host.Error: NotFound if there is no such actor.
 type Follower interface {
 	FollowTraces(ctx context.Context, a host.Address, in FollowInput) (Tail, error)
 }
@@ -157,26 +154,26 @@ type Tail interface {
 // News are spans that have ended, in the order of their ends.
 type News struct {
 	Spans []Span
-	// Missed is how many spans that ended after these are missing, because the reader was too slow.
+	// Missed counts missing spans that ended after these, because the reader was too slow.
 	Missed uint64
-	// Lost says that spans which ended before these may be missing, because the connection to the
+	// Lost is set if spans that ended before these may be missing, because the connection to the
 	// node was lost.
 	Lost bool
 }
 
-// A Span is an operation. One without an end has not ended.
+// A Span is an operation. Without an end it has not ended.
 type Span struct {
 	TraceID  string `json:"trace_id"`
 	SpanID   string `json:"span_id"`
 	ParentID string `json:"parent_id,omitempty"`
-	// Remote says that the parent is a span of another actor or process.
+	// Remote is set if the parent is a span of another actor or process.
 	Remote bool   `json:"remote,omitempty"`
 	Name   string `json:"name"`
 	// Kind is internal, server, client, producer or consumer.
 	Kind  string     `json:"kind"`
 	Start time.Time  `json:"start"`
 	End   *time.Time `json:"end,omitempty"`
-	// Status is ok or error; absent if nobody said.
+	// Status is ok or error; absent if it was not set.
 	Status  string `json:"status,omitempty"`
 	Message string `json:"message,omitempty"`
 	// Scope is the name of the code that made the span; absent for the runtime itself.
@@ -193,7 +190,7 @@ type Event struct {
 	Attributes map[string]any `json:"attributes,omitempty"`
 }
 
-// A Link refers to a span that is related, such as the one that sent a message.
+// A Link refers to a related span, such as the one that sent a message.
 type Link struct {
 	TraceID    string         `json:"trace_id"`
 	SpanID     string         `json:"span_id"`

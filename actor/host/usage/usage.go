@@ -1,5 +1,5 @@
-// Package usage has what operators read of the work of actors: of each day, for billing, and of the
-// last minute.
+// Package usage has the work of actors, for operators: of each day, for billing, and of the last
+// minute.
 package usage
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// Kept is how many days an actor keeps, today among them.
+// Kept is how many days an actor keeps, including today.
 const Kept = 35
 
 // The bounds of a page of actors.
@@ -22,7 +22,7 @@ const (
 	DefaultTop  = 10
 )
 
-// A Work is what an actor did in some time.
+// A Work is the work of an actor in some time.
 type Work struct {
 	// Calls are the actions, queries and built-in methods that it answered.
 	Calls int64 `json:"calls"`
@@ -39,24 +39,24 @@ type Work struct {
 
 // GetInput selects days of an actor.
 type GetInput struct {
-	// From and To are the first and the last day, such as 2026-11-27, in UTC. Absent, they are the
-	// first that is kept and today.
+	// From and To are the first and the last day, such as 2026-11-27, in UTC. If absent, they are
+	// the first that is kept and today.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 }
 
-// GetOutput has the days of an actor in their order, also those on which it did nothing.
+// GetOutput has the days of an actor in their order, including days without work.
 type GetOutput struct {
 	Days []Day `json:"days"`
 }
 
-// A Day is what an actor did on a day.
+// A Day is the work of an actor on a day.
 type Day struct {
 	Day string `json:"day"`
 	Work
 }
 
-// A Query selects actors, and the day that is asked for.
+// A Query selects actors and a day.
 type Query struct {
 	Day    string // today if it is empty
 	Type   string
@@ -65,19 +65,19 @@ type Query struct {
 	Cursor string
 }
 
-// A Page is a page of actors in the order of their keys, without actors that came into being after
-// the day.
+// A Page is a page of actors in the order of their keys, without actors that were created after the
+// day.
 type Page struct {
 	Day    string  `json:"day"`
 	Actors []Actor `json:"actors"`
-	// Uncertain are left out: whether their last commit is kept is not known, because the disk
-	// failed.
+	// Uncertain names actors that are left out, because the disk failed and it is not known whether
+	// their last commit is kept.
 	Uncertain []host.Address `json:"uncertain,omitempty"`
 	// Cursor selects the next page; absent after the last.
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// An Actor is what one of several actors did.
+// An Actor is the work of one actor.
 type Actor struct {
 	Type string   `json:"type"`
 	Key  []string `json:"key"`
@@ -90,7 +90,7 @@ type TopQuery struct {
 	Limit int
 }
 
-// A Measure is something that actors are compared by.
+// A Measure is a number by which actors are compared.
 type Measure string
 
 // The measures.
@@ -104,7 +104,7 @@ const (
 // Measures lists the measures.
 func Measures() []Measure { return []Measure{ByTurns, ByTime, ByBytes, BySize} }
 
-// Of returns what an actor is compared by.
+// Of returns the number by which an actor is compared.
 func (m Measure) Of(w *Work) int64 {
 	switch m {
 	case ByTurns:
@@ -117,14 +117,14 @@ func (m Measure) Of(w *Work) int64 {
 	return w.BytesStored
 }
 
-// A Top has the actors that did most, the first above all.
+// A Top has the actors that did most, in descending order.
 type Top struct {
 	By     Measure `json:"by"`
 	Actors []Actor `json:"actors"`
 }
 
-// A Meter is a node that counts what its actors do. Neither method wakes an actor. The errors are
-// *host.Error.
+// A Meter is a node that counts the work of its actors. Neither method wakes an actor. The errors
+// are *host.Error.
 type Meter interface {
 	// Usage returns what actors did on a day.
 	Usage(ctx context.Context, q Query) (Page, error)
@@ -151,11 +151,11 @@ const secondsOfDay = 24 * 60 * 60
 // mod is the remainder that is not negative.
 func mod(n, of int64) int64 { return (n%of + of) % of }
 
-// FormatDay is the text of a day.
+// FormatDay returns the text of a day.
 func FormatDay(day int64) string { return time.Unix(day*secondsOfDay, 0).UTC().Format(time.DateOnly) }
 
 // WriteCSV writes a page as CSV (RFC 4180), after a line with the names of the columns if heading
-// is set. name is the address of an actor as text: its type comes first, so no cell is a formula.
+// is set. name returns the address of an actor; its type comes first, so no cell is a formula.
 func WriteCSV(w io.Writer, p *Page, heading bool, name func(typ string, key []string) string) error {
 	c := csv.NewWriter(w)
 	c.UseCRLF = true

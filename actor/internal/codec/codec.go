@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// maxDecodeDepth is how deep decoded CBOR may nest. It exceeds maxDepth, which bounds what is
-	// encoded, by enough for types that encode themselves.
+	// maxDecodeDepth bounds the nesting of decoded CBOR. It exceeds maxDepth, the bound for encoded
+	// values, by enough for types that encode themselves.
 	maxDecodeDepth = 2 * maxDepth
 	// maxPooled is the largest buffer that is kept for reuse, in bytes.
 	maxPooled = 64 << 10
@@ -29,8 +29,8 @@ const (
 //
 //  1. Equal values encode to equal bytes: map keys are sorted, numbers take their shortest form
 //     that keeps the value.
-//  2. Whatever encodes also decodes, to an equal value. So text need not be UTF-8 and lengths are
-//     bounded by the input alone; what could break the rule is refused at encoding (see shape).
+//  2. Values that encode also decode, to equal values. So text need not be UTF-8 and lengths are
+//     bounded by the input alone; values that could break this do not encode (see shape).
 //  3. Decoding never writes to its input nor keeps a part of it.
 type Codec struct {
 	enc   cbor.UserBufferEncMode
@@ -85,7 +85,7 @@ func New() *Codec {
 	return c
 }
 
-// AppendCBOR appends the encoded form of what v, a pointer, points to.
+// AppendCBOR appends the encoded form of the value that v points to.
 func (c *Codec) AppendCBOR(dst []byte, v any) ([]byte, error) {
 	if out, ok := appendScalarCBOR(dst, v); ok {
 		return out, nil
@@ -108,7 +108,7 @@ func (c *Codec) appendAnyCBOR(dst []byte, v any) ([]byte, error) {
 	return out, nil
 }
 
-// appendJSON appends the encoded form of what v, a pointer, points to.
+// appendJSON appends the encoded form of the value that v points to.
 func (c *Codec) appendJSON(dst []byte, v any) ([]byte, error) {
 	j := c.jsons.Get().(*jsonBuffer)
 	j.buf.Reset()
@@ -125,7 +125,7 @@ func (c *Codec) appendJSON(dst []byte, v any) ([]byte, error) {
 	return dst, nil
 }
 
-// DecodeCBOR decodes data, one whole CBOR item, into what v points to.
+// DecodeCBOR decodes data, one whole CBOR item, into the value that v points to.
 func (c *Codec) DecodeCBOR(data []byte, v any) error {
 	if decodeScalarCBOR(data, v) {
 		return nil
@@ -160,7 +160,7 @@ func (c *Codec) decodeJSON(data []byte, v any) error {
 	return nil
 }
 
-// The reasons below are what remote callers read: they name fields, never Go types.
+// Remote callers read the reasons below: they name fields, never Go types.
 
 func cborReason(err error) string {
 	var (
@@ -187,7 +187,7 @@ func cborEncodeReason(err error) string {
 	return "has no CBOR form"
 }
 
-// JSONReason says what is wrong with a JSON text, in words for remote callers.
+// JSONReason returns the reason of a JSON error, in words for remote callers.
 func JSONReason(err error) string {
 	var (
 		own      *host.Error
@@ -232,7 +232,7 @@ func jsonEncodeReason(err error) string {
 	return "has no JSON form"
 }
 
-// jsonNoun says what JSON is expected for a Go type.
+// jsonNoun names the JSON that is expected for a Go type.
 func jsonNoun(t reflect.Type) string {
 	if t == reflect.TypeFor[time.Time]() {
 		return "a time in RFC 3339 form"

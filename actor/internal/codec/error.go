@@ -7,11 +7,11 @@ type ValueError struct {
 	Path string
 	// Reason says what is wrong.
 	Reason string
-	// cause is the *host.MemberError that Reason tells, or nil.
+	// cause is the *host.MemberError that Reason describes, or nil.
 	cause error
 }
 
-// Unwrap returns the error of the member of a JSON text that is wrong, if it is one.
+// Unwrap returns the *host.MemberError of a JSON text, if there is one.
 func (e *ValueError) Unwrap() error { return e.cause }
 
 // Error returns the path and the reason.

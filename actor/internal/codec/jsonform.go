@@ -12,10 +12,10 @@ import (
 	"unsafe"
 )
 
-// A jsonForm writes and reads the JSON of a Go type, which is looked at once, when the type is
-// declared. It takes truth values, numbers, text, and structs, slices and pointers of them, in the
-// usual of their forms. What it does not take, errors included, is left to encoding/json, and what
-// it takes is what that makes of it. Immutable.
+// A jsonForm writes and reads the JSON of a Go type, which is inspected once, when the type is
+// declared. It handles truth values, numbers, text, and structs, slices and pointers of them, in
+// their usual forms, with the results of encoding/json. Everything else, errors included, is left
+// to encoding/json. Immutable.
 type jsonForm struct {
 	// append appends the value at p; false if it is not a usual one.
 	append func(dst []byte, p unsafe.Pointer) ([]byte, bool)
@@ -32,8 +32,8 @@ func (f *jsonForm) decode(data []byte, p unsafe.Pointer) bool {
 	return f.read(&r, p) && r.next() == 0 && r.at == len(data)
 }
 
-// jsonForms are the forms of types that were looked at; nil for a type that has none, which
-// includes types that contain themselves.
+// jsonForms are the forms of inspected types; nil for a type without one, such as a type that
+// contains itself.
 type jsonForms map[reflect.Type]*jsonForm
 
 // of returns the form of a type, or nil.
@@ -112,7 +112,7 @@ var textForm = &jsonForm{
 	empty: func(p unsafe.Pointer) bool { return *(*string)(p) == "" },
 }
 
-// appendPlainText appends text whose escapes, if it needs any, are the short ones.
+// appendPlainText appends text that needs only the short escapes, or none.
 func appendPlainText(dst []byte, s string) ([]byte, bool) {
 	dst = append(dst, '"')
 	ascii, done := true, 0
@@ -299,8 +299,8 @@ func (forms jsonForms) ofStruct(t reflect.Type) *jsonForm {
 	}
 }
 
-// noPlainName reports whether a character of a member's name might be escaped, or not be a name for
-// encoding/json.
+// noPlainName reports whether a character of a member's name might be escaped, or make
+// encoding/json ignore the name.
 func noPlainName(c rune) bool {
 	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.'
 }
@@ -393,7 +393,7 @@ func (r *jsonReader) next() byte {
 	return 0
 }
 
-// word reads a word if it is next. What comes after it is for the caller to see.
+// word reads a word if it is next. The caller checks what follows.
 func (r *jsonReader) word(w string) bool {
 	r.next()
 	if len(r.data)-r.at < len(w) || string(r.data[r.at:r.at+len(w)]) != w {
@@ -403,7 +403,7 @@ func (r *jsonReader) word(w string) bool {
 	return true
 }
 
-// number returns the characters of which numbers are made, as far as they go.
+// number returns the next characters that may be part of a number.
 func (r *jsonReader) number() []byte {
 	r.next()
 	start := r.at
@@ -444,7 +444,7 @@ func (r *jsonReader) text() ([]byte, bool) {
 	return nil, false
 }
 
-// list reads what stands between two brackets, separated by commas. item reads one.
+// list reads the items between two brackets, separated by commas. item reads one.
 func (r *jsonReader) list(begin, end byte, item func() bool) bool {
 	if r.next() != begin {
 		return false

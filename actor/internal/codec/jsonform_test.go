@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// seat and booking have one of everything that has a form.
+// seat and booking have a field of everything that has a form.
 type seat struct {
 	Row    uint8
 	Letter string `json:"letter,omitempty"`
@@ -40,8 +40,8 @@ type booking struct {
 	Tags []string `json:"tags,omitempty"`
 }
 
-// checkJSONForm compares what a type's form makes of data, and of the value that data is, with what
-// encoding/json makes.
+// checkJSONForm compares the results of a type's form with the results of encoding/json: the value
+// of data, and the JSON of that value.
 func checkJSONForm[T any](t *testing.T, data []byte) (taken bool) {
 	t.Helper()
 	form := make(jsonForms).of(reflect.TypeFor[T]())
@@ -135,7 +135,7 @@ type (
 	branch struct{ From []trunk }
 )
 
-// A code has a form of its own, which its pointer makes.
+// A code has its own form, from a method of its pointer.
 type code int
 
 func (c *code) UnmarshalJSON([]byte) error { *c = 1; return nil }

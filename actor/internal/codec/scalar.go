@@ -15,7 +15,7 @@ const (
 	cborTrue  = 0xF5
 )
 
-// appendScalarCBOR appends what v points to; ok is false if it is no scalar.
+// appendScalarCBOR appends the value that v points to; ok is false if it is no scalar.
 func appendScalarCBOR(dst []byte, v any) (_ []byte, ok bool) {
 	switch v := v.(type) {
 	case *int:
@@ -57,7 +57,7 @@ func appendCBORHead(dst []byte, major byte, n uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, major|27), n)
 }
 
-// decodeScalarCBOR decodes data into what v points to; ok is false if something else has to.
+// decodeScalarCBOR decodes data into the value that v points to; ok is false if the library must.
 func decodeScalarCBOR(data []byte, v any) (ok bool) {
 	switch v := v.(type) {
 	case *int:

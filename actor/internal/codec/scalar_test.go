@@ -11,8 +11,8 @@ import (
 // scalars makes a pointer to each type that has an encoding of its own.
 func scalars() []any { return []any{new(int), new(int64), new(uint64), new(string), new(bool)} }
 
-// FuzzScalar compares the encoding of scalars with the encoding of the libraries: what is accepted
-// here must be what they say.
+// FuzzScalar compares the encoding of scalars with the encoding of the libraries: both must agree
+// on each accepted value.
 func FuzzScalar(f *testing.F) {
 	for _, seed := range []string{"\x00", "\x17", "\x18\x18", "\x18\x05", "\x19\x01\x00", "\x1a\xff\xff\xff\xff",
 		"\x1b\x7f\xff\xff\xff\xff\xff\xff\xff", "\x1b\x80\x00\x00\x00\x00\x00\x00\x00", "\x20", "\x3b\x7f\xff\xff\xff\xff\xff\xff\xff",

@@ -29,13 +29,13 @@ type withExample interface{ JSONExample() any }
 type SchemaUse uint8
 
 const (
-	// ReadSchema describes what is decoded. A value that it allows decodes, except for rules that a
-	// schema cannot express: that whole numbers are written without a fraction, that numbers in
-	// text and keys are in range, that text is base64, a time or JSON. The decoder also takes null
-	// for any zero value, and names of members in another case.
+	// ReadSchema describes values to decode. A value that it allows decodes, except for rules that
+	// a schema cannot express: that whole numbers are written without a fraction, that numbers in
+	// text and keys are in range, that text is base64, a time or JSON. The decoder also accepts
+	// null for any zero value, and names of members in another case.
 	ReadSchema SchemaUse = iota
-	// WrittenSchema describes what is encoded: what is always there is required. It does not close
-	// its objects, because a later version of the code may write more.
+	// WrittenSchema describes encoded values: members that are always written are required. It does
+	// not close its objects, because a later version of the code may write more.
 	WrittenSchema
 )
 
@@ -91,7 +91,7 @@ func (w *schemaWriter) schema(t reflect.Type) string {
 	return `{"$ref":"#/$defs/` + name + `"}`
 }
 
-// defined reports whether t gets a definition. Whatever contains itself does so through a named
+// defined reports whether t gets a definition. A type that contains itself does so through a named
 // type.
 func (w *schemaWriter) defined(t reflect.Type) bool {
 	if t.Name() == "" {
@@ -107,8 +107,8 @@ func (w *schemaWriter) defined(t reflect.Type) bool {
 	return false
 }
 
-// name picks the name of a definition: that of the type, without what OpenAPI does not allow,
-// numbered if it is taken.
+// name returns the name of a definition: the name of the type in characters that OpenAPI allows,
+// with a number if it is taken.
 func (w *schemaWriter) name(t reflect.Type) string {
 	var b strings.Builder
 	for _, part := range strings.FieldsFunc(t.Name(), func(r rune) bool { return strings.ContainsRune("[], *", r) }) {
@@ -164,8 +164,8 @@ func (w *schemaWriter) special(t reflect.Type) (string, bool) {
 	return "", false
 }
 
-// zeroOf returns a zero value of t as an I, if t has its methods. Pointers do not count: what they
-// lead to does.
+// zeroOf returns a zero value of t as an I, if t has its methods. Pointers do not count: their
+// elements do.
 func zeroOf[I any](t reflect.Type) (I, bool) {
 	if !implements[I](t) {
 		var none I
@@ -175,7 +175,7 @@ func zeroOf[I any](t reflect.Type) (I, bool) {
 	return v, ok
 }
 
-// annotate adds the example that t has.
+// annotate adds the example of t, if it has one.
 func (w *schemaWriter) annotate(t reflect.Type, schema string) string {
 	e, ok := zeroOf[withExample](t)
 	if !ok {
@@ -234,7 +234,7 @@ func (w *schemaWriter) build(t reflect.Type) string {
 	return "true" // an interface
 }
 
-// nullable allows null besides.
+// nullable returns a schema that also allows null.
 func nullable(schema string) string {
 	const plain = `{"type":"`
 	switch {
@@ -253,7 +253,7 @@ func bytesInBase64(t reflect.Type) bool {
 	return e.Kind() == reflect.Uint8 && !implements[json.Marshaler](e) && !implements[encoding.TextMarshaler](e)
 }
 
-// keyNames bounds the names of a map's members. Text marshalers go by their text.
+// keyNames returns the bounds of the names of a map's members. Text marshalers have none.
 func keyNames(key reflect.Type) string {
 	if key.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
 		return ""
@@ -306,7 +306,7 @@ func (w *schemaWriter) object(t reflect.Type) string {
 	return b.String()
 }
 
-// quotedSchema is that of a field with the option "string".
+// quotedSchema returns the schema of a field with the option "string".
 func quotedSchema(t reflect.Type) string {
 	if t.Kind() == reflect.Pointer {
 		return nullable(quotedSchema(t.Elem()))
@@ -393,7 +393,7 @@ func jsonFields(t reflect.Type) []jsonField {
 	return fields
 }
 
-// read takes over what a tag says.
+// read applies a tag to the field.
 func (f *jsonField) read(name string, options []string, inner reflect.Type) {
 	valid := func(r rune) bool {
 		return strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", r) || unicode.IsLetter(r) || unicode.IsDigit(r)

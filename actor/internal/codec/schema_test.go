@@ -16,7 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// The types of these tests have what encoding/json treats in its own way.
+// The types of these tests have fields that encoding/json treats in its own way.
 type (
 	schemaNote struct {
 		Body string `json:"body"`
@@ -87,7 +87,7 @@ type (
 func (schemaKey) JSONSchema() []byte { return []byte(`{"type":"array", "items":{"type":"integer"}}`) }
 func (schemaNote) JSONExample() any  { return schemaNote{Body: "renew", Size: 3} }
 
-// schemaZooTypes are what the properties below are tested with.
+// schemaZooTypes are the types for the tests of properties below.
 var schemaZooTypes = []reflect.Type{
 	reflect.TypeFor[schemaZoo](), reflect.TypeFor[schemaNote](), reflect.TypeFor[schemaDeep](), reflect.TypeFor[schemaBase](),
 	reflect.TypeFor[*schemaNote](), reflect.TypeFor[[]schemaNote](), reflect.TypeFor[map[uint16][]byte](), reflect.TypeFor[string](),
@@ -220,11 +220,11 @@ func TestWhatIsWrittenFitsBothSchemas(t *testing.T) {
 	}
 }
 
-// beyond matches what a schema cannot refuse: whole numbers with a fraction or exponent, -0, and
-// numbers in text that are out of the range of their type.
+// beyond matches numbers that a schema cannot refuse: whole numbers with a fraction or exponent,
+// -0, and numbers in text that are out of the range of their type.
 var beyond = regexp.MustCompile(`[0-9][.eE]|[0-9]{4}|-0`)
 
-// FuzzSchemaAllowsWhatDecodes feeds JSON to the read schemas: what they allow, the decoder takes.
+// FuzzSchemaAllowsWhatDecodes feeds JSON to the read schemas: the decoder accepts what they allow.
 func FuzzSchemaAllowsWhatDecodes(f *testing.F) {
 	for _, s := range []string{
 		`null`, `true`, `"x"`, `-1`, `256`, `[]`, `{}`, `{"body":"a","size":-128}`, `{"body":null}`, `{"size":128}`, `{"Body":"a"}`,

@@ -13,12 +13,12 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// maxDepth is how deep an encoded value may nest: structs, pointers, slices and maps inside each
+// maxDepth bounds the nesting of an encoded value: structs, pointers, slices and maps inside each
 // other. It makes a value that contains itself an error instead of a stack overflow, which would
 // end the process.
 const maxDepth = 500
 
-// Uses says which Uses a type needs.
+// Uses are the encodings that a type needs.
 type Uses uint8
 
 const (
@@ -26,14 +26,14 @@ const (
 	JSON
 )
 
-// A shape is what reflection says about a type, worked out once. Immutable.
+// A shape has the facts of a type from reflection, determined once. Immutable.
 type shape struct {
 	// faults says why the type cannot be encoded so that it decodes to an equal value; empty if it
 	// can.
 	faults []string
-	// check finds what only a value shows: times that RFC 3339 cannot hold, values nested too deep,
-	// and what a field of type any may not hold. Nil if no value of the type can be at fault, which
-	// keeps it off most hot paths.
+	// check finds faults that only a value shows: times that RFC 3339 cannot hold, values nested
+	// too deep, and values that a field of type any may not hold. Nil if no value of the type can
+	// be at fault, which avoids it on most hot paths.
 	check checker
 	// flat reports whether a copy of a value shares no changeable memory with it.
 	flat bool
@@ -43,10 +43,10 @@ type shape struct {
 	text bool
 }
 
-// A checker returns a *ValueError if v cannot be encoded. depth is that of v.
+// A checker returns a *ValueError if v, at that depth, cannot be encoded.
 type checker func(v reflect.Value, depth int) error
 
-// shapeOf works out the shape of t.
+// shapeOf determines the shape of t.
 func shapeOf(t reflect.Type, uses Uses) *shape {
 	b := builder{nodes: make(map[nodeKey]*node)}
 	n := b.visit(t, uses, "")
@@ -62,7 +62,7 @@ type nodeKey struct {
 	uses Uses
 }
 
-// A node is one type while a shape is being worked out. A type that contains itself meets its own
+// A node is one type while its shape is determined. A type that contains itself finds its own
 // unfinished node, and is then always checked.
 type node struct {
 	finished  bool
@@ -254,7 +254,7 @@ func (b *builder) buildStruct(t reflect.Type, uses Uses, path string) checker {
 	}
 }
 
-// skipped reports whether the first of the tags that the field has says that it is not encoded.
+// skipped reports whether the first of the tags that the field has excludes it.
 func skipped(f reflect.StructField, tags ...string) bool {
 	for _, tag := range tags {
 		if v, ok := f.Tag.Lookup(tag); ok {
@@ -264,8 +264,8 @@ func skipped(f reflect.StructField, tags ...string) bool {
 	return false
 }
 
-// encodesItself reports whether the CBOR library leaves t's encoding to its methods, and what is
-// wrong with them.
+// encodesItself reports whether the CBOR library leaves t's encoding to its methods, and returns
+// their fault.
 func encodesItself(t reflect.Type) (opaque bool, fault string) {
 	pairs := []struct {
 		enc, dec bool
@@ -287,7 +287,7 @@ func encodesItself(t reflect.Type) (opaque bool, fault string) {
 }
 
 // implements reports whether values of t in an addressable place have the methods of I. Pointers
-// and interfaces do not count: what they lead to does.
+// and interfaces do not count: their elements do.
 func implements[I any](t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
 		return false
@@ -402,8 +402,8 @@ func within(err error, place string) error {
 	return e
 }
 
-// flat reports whether a copy of a value of type t shares no memory with it that could be changed
-// through it. It counts unexported fields, which a type that decodes itself may fill.
+// flat reports whether a copy of a value of type t shares no changeable memory with it. It counts
+// unexported fields, which a type that decodes itself may fill.
 func flat(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface, reflect.Chan, reflect.Func,

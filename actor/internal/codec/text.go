@@ -14,11 +14,11 @@ import (
 )
 
 // checkText returns a *ValueError if encoded, the form of v, shows text that is not UTF-8. JSON has
-// no form for such text: encoding/json puts U+FFFD in its place without a word. Only the encoded
-// form is read unless it looks like that, so that the usual value costs one pass over its bytes.
+// no form for such text, and encoding/json silently replaces it by U+FFFD. v is read only if
+// encoded looks like that, so that the usual value costs one pass over its bytes.
 func checkText(as host.Codec, encoded []byte, v reflect.Value) error {
 	if as == host.JSON {
-		// It also stands for U+FFFD in JSON that a type makes itself, which findText passes.
+		// It also stands for U+FFFD in JSON that a type makes itself, which findText accepts.
 		if !bytes.Contains(encoded, []byte(`\ufffd`)) {
 			return nil
 		}
@@ -28,11 +28,11 @@ func checkText(as host.Codec, encoded []byte, v reflect.Value) error {
 	return findText(as, v)
 }
 
-// textIn reports whether all text in a CBOR item is UTF-8. It stops at what this package does not
-// write, such as an indefinite length.
+// textIn reports whether all text in a CBOR item is UTF-8. It stops at forms that this package does
+// not write, such as an indefinite length.
 func textIn(b []byte) bool {
 	n := 0
-	// The items that are still to come are counted, not nested: a depth is of no interest here.
+	// The remaining items are counted, not nested: their depth does not matter here.
 	for left := uint64(1); left > 0 && n < len(b); left-- {
 		head := b[n]
 		n++

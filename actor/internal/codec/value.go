@@ -12,9 +12,9 @@ import (
 // None is the input or output of a method that takes or returns nothing. It encodes to no bytes.
 type None struct{}
 
-// A Value is how values of one Go type are encoded and decoded, worked out once from the type. Its
-// methods get pointers to values. It is not generic, because what is generic is compiled for each
-// type of a program. Immutable.
+// A Value encodes and decodes values of one Go type, which is inspected once. Its methods take
+// pointers to values. It is not generic, because generic code is compiled for each type of a
+// program. Immutable.
 type Value struct {
 	// New returns a pointer to a new zero value. It takes less time than reflect.New.
 	New   func() any
@@ -28,7 +28,7 @@ type Value struct {
 	null bool
 }
 
-// Of derives the encoding of a T. uses names the Uses that it needs.
+// Of derives the encoding of a T. uses has the encodings that it needs.
 func Of[T any](c *Codec, uses Uses) *Value {
 	return of(c, reflect.TypeFor[T](), func() any { return new(T) }, uses)
 }
@@ -58,10 +58,10 @@ func (w *Value) Is(v any) bool {
 	return t != nil && t.Kind() == reflect.Pointer && t.Elem() == w.typ
 }
 
-// Faults says why the type cannot be encoded.
+// Faults returns the reasons why the type cannot be encoded.
 func (w *Value) Faults() []string { return w.shape.faults }
 
-// Append appends the encoded form of what v points to to dst. Text of a value that has a form in
+// Append appends the encoded form of the value that v points to. Text of a value that has a form in
 // JSON must be UTF-8. The error is a *ValueError.
 func (w *Value) Append(as host.Codec, dst []byte, v any) ([]byte, error) {
 	if out, ok := w.appendForm(as, dst, v); ok {
@@ -103,7 +103,7 @@ func (w *Value) appendByLibrary(as host.Codec, dst []byte, v any) ([]byte, error
 	return w.codec.AppendCBOR(dst, v)
 }
 
-// appendAny is Append that takes any text, as what was stored by an earlier version may hold.
+// appendAny is Append for any text, such as text that an earlier version stored.
 func (w *Value) appendAny(as host.Codec, dst []byte, v any) ([]byte, error) {
 	if out, ok := w.appendForm(as, dst, v); ok {
 		return out, nil
@@ -142,7 +142,7 @@ func (w *Value) decodeJSON(data []byte, v any) error {
 	return w.codec.decodeJSON(data, v)
 }
 
-// A Described is one kind of value of a contract, free of its Go type. Immutable.
+// A Described describes one kind of value of a contract. It is not generic. Immutable.
 type Described struct {
 	Kind    host.ValueKind
 	Type    reflect.Type
@@ -153,7 +153,7 @@ type Described struct {
 // *ValueError.
 type Converter func(from host.Codec, data []byte, to host.Codec, out []byte) ([]byte, error)
 
-// Describe describes the values of w. A type that has only one of the encodings is converted to no
+// Describe describes the values of w. A type with only one of the encodings is not converted to the
 // other.
 func (w *Value) Describe(kind host.ValueKind) Described {
 	v := Described{Kind: kind, Type: w.typ}
@@ -182,8 +182,8 @@ func (w *Value) IsNone() bool { return w.none }
 // IsFlat reports whether a copy of a value shares no changeable memory with it.
 func (w *Value) IsFlat() bool { return w.shape.flat }
 
-// DecodesItself reports whether methods of a value, or of something in it, decode CBOR: they may
-// keep what they are given, and pointers to where they put it.
+// DecodesItself reports whether methods of a value, or of a part of it, decode CBOR: they may keep
+// their input, and pointers to the decoded value.
 func (w *Value) DecodesItself() bool { return w.shape.itself }
 
 func (w *Value) has(as host.Codec) bool {
@@ -193,8 +193,8 @@ func (w *Value) has(as host.Codec) bool {
 	return w.uses&CBOR != 0
 }
 
-// convert is a Converter. Nothing, which encodes to no bytes elsewhere, becomes null: converted
-// values stand inside others.
+// convert is a Converter. None, which encodes to no bytes elsewhere, becomes null, because
+// converted values are parts of others.
 func (w *Value) convert(from host.Codec, data []byte, to host.Codec, out []byte) ([]byte, error) {
 	v := w.New()
 	if err := w.Decode(from, data, v); err != nil {
@@ -214,7 +214,7 @@ func (w *Value) AppendInside(to host.Codec, out []byte, v any) ([]byte, error) {
 	return w.appendAny(to, out, v)
 }
 
-// DecodeNone accepts no data and the forms in which generic clients say nothing: null and an empty
+// DecodeNone accepts no data, and the forms that generic clients send instead: null and an empty
 // object.
 func DecodeNone(as host.Codec, data []byte) error {
 	if as == host.JSON {

@@ -14,30 +14,30 @@ import (
 )
 
 const (
-	// WaitSlice is how long one call waits for something to appear; longer waits are made of
-	// several, so that no network in between takes a waiting call for a dead one.
+	// WaitSlice is how long one call waits for something to appear. Longer waits are several calls,
+	// so that no network in between drops a waiting call as dead.
 	WaitSlice = 30 * time.Second
-	// firstPause and lastPause bound the pause before something that failed is tried again.
+	// firstPause and lastPause bound the pause before a failed call is tried again.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
 )
 
-// A Site is where a handle points: one actor, and a name of its contract. A Site with a Fault makes
-// each method of its handle return it.
+// A Site is the target of a handle: one actor, and a name of its contract. If it has a Fault, each
+// method of its handle returns it.
 type Site struct {
 	Node  host.Node
 	At    host.Address
 	Codec *codec.Codec
-	// Contract is what errors call the contract value, such as `queue "mail"`.
+	// Contract is the name of the contract value in errors, such as `queue "mail"`.
 	Contract string
-	// Name is what the node knows it by.
+	// Name is its name at the node.
 	Name string
 	// Inside is set if Node is a turn or a query.
 	Inside *Inside
 	Fault  error
 }
 
-// InsideOf returns the turn or query that a call is made in, or nil.
+// InsideOf returns the turn or query in which a call is made, or nil.
 func (s *Site) InsideOf(ctx context.Context) *Inside {
 	if s.Inside != nil {
 		return s.Inside
@@ -49,8 +49,8 @@ func (s *Site) InsideOf(ctx context.Context) *Inside {
 // InsideKey is the key under which the context of a turn or a query has its [Inside].
 type InsideKey struct{}
 
-// Inside says that a call is made from inside of a turn or a query. Fail fails the turn and returns
-// the error; a query has none.
+// Inside marks a call from inside of a turn or a query. Fail fails the turn and returns the error;
+// in a query it is nil.
 type Inside struct{ Fail func(error) error }
 
 // ScopeKey is the key under which the context of a turn or a query has its [Scope].
@@ -67,7 +67,7 @@ type Scope interface {
 // A SendOption changes how messages are sent.
 type SendOption interface{ ApplySend(*Sending) }
 
-// A Sending is messages on their way into a queue, with the request that takes them.
+// A Sending has messages for a queue, with the request that sends them.
 type Sending struct {
 	host.Enqueue
 	Keys    []tuple.Tuple
@@ -86,7 +86,7 @@ func Request[In, Out any](s *Site, m method.Typed[In, Out], in *In) (*host.Reque
 	return &host.Request{Address: s.At, Method: m.Row.Name, Codec: host.CBOR, Input: input}, nil
 }
 
-// Send sends a request and decodes its output into what out points to, unless out is nil.
+// Send sends a request and decodes its output into the value that out points to, unless out is nil.
 func (s *Site) Send(ctx context.Context, r *host.Request, out any) error {
 	reply, err := s.Node.Call(ctx, r)
 	if err != nil || out == nil {
@@ -99,8 +99,8 @@ func (s *Site) Send(ctx context.Context, r *host.Request, out any) error {
 }
 
 // A detacher is an input that a node in the same process gets without encoding. Detach returns a
-// pointer to what the node gets: a copy, or the input itself with keys of its own, which its maker
-// must not use again.
+// pointer to the node's input: a copy, or the input itself with its own keys, which the caller must
+// not use again.
 type detacher interface{ Detach() any }
 
 // Ask calls a built-in method.
@@ -118,7 +118,7 @@ func Ask[In, Out any](ctx context.Context, s *Site, m method.Typed[In, Out], in 
 	return encoded(ctx, s, m, in)
 }
 
-// encoded calls a built-in method with an input that is encoded.
+// encoded calls a built-in method with an encoded input.
 func encoded[In, Out any](ctx context.Context, s *Site, m method.Typed[In, Out], in *In) (out Out, err error) {
 	r, err := Request(s, m, in)
 	switch {
@@ -127,16 +127,16 @@ func encoded[In, Out any](ctx context.Context, s *Site, m method.Typed[In, Out],
 		err = s.Send(ctx, r, nil)
 	default:
 		if err = s.Send(ctx, r, &out); err != nil {
-			out = *new(Out) // what a part of it decoded to
+			out = *new(Out) // drop a part that was decoded
 		}
 	}
 	return out, err
 }
 
-// Counting is a method that answers with a count.
+// Counting is a method that returns a count.
 type Counting[In any] = method.Typed[In, host.CountOutput]
 
-// Count calls a counting method as often as it takes to do all.
+// Count calls a counting method until all is done.
 func Count[In any](ctx context.Context, s *Site, m Counting[In], in *In) (n int64, err error) {
 	for {
 		out, err := Ask(ctx, s, m, in)
@@ -146,7 +146,7 @@ func Count[In any](ctx context.Context, s *Site, m Counting[In], in *In) (n int6
 	}
 }
 
-// ContextError returns what a call says whose context ended.
+// ContextError returns the error of a call whose context ended.
 func ContextError(ctx context.Context, doing string) *host.Error {
 	return host.Errorf(host.CodeOf(ctx.Err()), "%s: %s", doing, ctx.Err())
 }
@@ -157,12 +157,11 @@ func retryable(err error) bool {
 	return errors.As(err, &e) && (e.Retryable || e.Code == host.Unavailable)
 }
 
-// Again reports whether to repeat a call that may be done twice. It is true only while the caller's
+// Again reports whether to repeat a call that may be done twice. It holds only while the caller's
 // context lasts: then a passed deadline was that of a call on the way.
 func Again(err error) bool { return retryable(err) || host.CodeOf(err) == host.DeadlineExceeded }
 
-// Millis returns a span in whole Milliseconds, rounded up, so that a short span does not become
-// none.
+// Millis returns a span in whole Milliseconds, rounded up, so that a short span does not become 0.
 func Millis(d time.Duration) int64 {
 	ms := d.Milliseconds()
 	if d > time.Duration(ms)*time.Millisecond {
@@ -188,8 +187,8 @@ func (p *Pacer) Pause(ctx context.Context) bool {
 	}
 }
 
-// Waited says that a wait that began at start brought something, or nothing. One that brought
-// nothing at once was no wait: then it pauses.
+// Waited records the end of a wait that began at start. If it returned nothing too soon, Waited
+// pauses.
 func (p *Pacer) Waited(ctx context.Context, start time.Time, nothing bool) {
 	if nothing && time.Since(start) < firstPause {
 		p.Pause(ctx)

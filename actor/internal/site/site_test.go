@@ -20,8 +20,8 @@ func (answering) TakesValues() {}
 
 func (n answering) Call(context.Context, *host.Request) (host.Reply, error) { return n.reply, nil }
 
-// A call within the process makes nothing but its request: no input that is encoded, and no memory
-// to decode an output into.
+// A call within the process allocates only its request: no encoded input, and no memory for a
+// decoded output.
 func TestACallWithinTheProcessAllocatesItsRequest(t *testing.T) {
 	out := kv.CommitOutput{OK: true, Version: 7}
 	s := &site.Site{Node: answering{reply: host.Reply{Value: &out}}}

@@ -4,39 +4,39 @@ package openapi
 
 // hostText describes structs, their members and the error codes.
 var hostText = map[string]string{
-	"ActorLimits": "ActorLimits are the limits that operators have set for one actor. A field that is nil is " +
-		"as the type has it. See Limits.",
+	"ActorLimits": "ActorLimits are the limits that operators have set for one actor. A nil field leaves the " +
+		"limit of the type. See Limits.",
 	"ActorRows":         "ActorRows are the rows of one actor.",
-	"ActorRows.columns": "columns are there if they differ from those of the output.",
-	"ActorRows.error": "error says why the actor has no rows: its database lacks a table, say, or the statement " +
-		"ran for 2 seconds.",
-	"ActorRows.truncated": "truncated: the actor has more rows than the answer has room for.",
+	"ActorRows.columns": "columns are set if they differ from the columns of the output.",
+	"ActorRows.error": "error says why the actor has no rows, such as a missing table or a statement that ran for " +
+		"2 seconds.",
+	"ActorRows.truncated": "truncated is set if the actor has more rows than the answer has room for.",
 	"Address":             "An Address names an actor by type and key.",
 	"AlarmListOutput":     "AlarmListOutput is in the order of name and instance.",
 	"AuditPage":           "A Page is a page of records, the latest first.",
 	"AuditPage.cursor": "cursor selects the next page, as the Before of its query; 0 after the last. A page with a " +
 		"cursor may be empty.",
-	"AuditRecord": "A Record is what the audit log has of one call of an operator's method that succeeded.",
+	"AuditRecord": "A Record describes one successful call of an operator's method.",
 	"AuditRecord.actor_id": "actor_id names the life of the actor, and version the commit that made the change. A verb " +
 		"without a commit has none.",
-	"AuditRecord.damaged": "damaged: the record cannot be read, so only its place in the log is known, and the actor " +
-		"if it was asked for.",
-	"AuditRecord.id": "id grows from record to record, whatever the clock does.",
-	"AuditRecord.input": "input is the input of the method. before and after are what it changed, or after is its " +
-		"output. What takes more than 4 KiB is {\"$size\": bytes, \"$sha256\": digest}.",
-	"AuditRecord.time": "time is when the record was written, by the clock of the node.",
-	"AuditRecord.type": "type and key are the address of the actor. Both are empty for what the verb of a record " +
-		"does to the node.",
+	"AuditRecord.damaged": "damaged is set if the record cannot be read. Then only its place in the log is known, and " +
+		"the actor if the query names it.",
+	"AuditRecord.id": "id grows from record to record, regardless of the clock.",
+	"AuditRecord.input": "input is the input of the method. before and after are the changed values, or after is " +
+		"the output. A value of more than 4 KiB is {\"$size\": bytes, \"$sha256\": digest}.",
+	"AuditRecord.time":   "time is when the record was written, by the clock of the node.",
+	"AuditRecord.type":   "type and key are the address of the actor. Both are empty if the verb acts on the node.",
 	"AuditRecord.verb":   "verb is the name of the method, or actor.destroy, sql.import or trace.sample.",
 	"ChangesChange":      "A Change is one change, as it is published over NATS.",
 	"ChangesChange.kind": "kind is event, state, kv, alarm, life, queue, conn, sql, workflow or audit.",
-	"ChangesChange.name": "name is that of the event, alarm, queue or method, or the transition of a life.",
-	"ChangesChange.size": "size is the length of data that has more than 4096 bytes, or is no JSON, and is left out.",
-	"ChangesRecord":      "A Record is what one turn of an actor changed, or a gap.",
-	"ChangesRecord.actor_id": "actor_id names the life of the actor, and version the commit. What has no commit has the " +
+	"ChangesChange.name": "name is the name of the event, alarm, queue or method, or the transition of a life.",
+	"ChangesChange.size": "size is the length of data that is left out: of more than 4096 bytes, or not JSON.",
+	"ChangesRecord":      "A Record has the changes of one turn of an actor, or is a gap.",
+	"ChangesRecord.actor_id": "actor_id names the life of the actor, and version the commit. Without a commit it is the " +
 		"version of the last one.",
-	"ChangesRecord.gap": "gap: records are missing here, because the follower was too slow or the connection was " +
-		"lost. missed is how many, or 0 if that is not known. The record has nothing else.",
+	"ChangesRecord.gap": "gap is set if records are missing here, because the follower was too slow or the " +
+		"connection was lost. missed is their number, or 0 if it is not known. The record has " +
+		"nothing else.",
 	"Code.actor_failed": "The actor could not be woken (its state does not decode, a hook fails, it keeps " +
 		"crashing). Its data is kept; Metadata \"reason\" says why and \"retry_at\" when the next " +
 		"attempt is allowed. Retryable, unless the reason is ReasonDamaged.",
@@ -70,20 +70,21 @@ var hostText = map[string]string{
 	"Code.unknown_type":         "The node hosts no such actor type.",
 	"ConnectionCloseInput":      "ConnectionCloseInput closes a connection, for a reason that the client sees.",
 	"ConnectionInfo":            "A ConnectionInfo describes a connection for operators.",
-	"ConnectionInfo.lost":       "lost is when the client was lost; nil while it is there.",
+	"ConnectionInfo.lost":       "lost is when the client was lost; nil while it is connected.",
 	"ConnectionListInput":       "ConnectionListInput pages through connections in the order of their ids.",
 	"ConnectionListInput.limit": "limit is 1 to 1,000; absent means 100.",
 	"ConnectionListOutput":      "ConnectionListOutput is one page.",
 	"CountOutput":               "CountOutput counts what a call did.",
-	"CountOutput.more": "more: there was more to do than one call does, so call again. Of queue.purge, and of what " +
-		"takes all messages.",
+	"CountOutput.more": "more is set if there was more to do than one call does: call again. It is set by " +
+		"queue.purge, and by calls for all messages.",
 	"DeadLetter": "A DeadLetter is a message to another actor that was given up, as operators see it. Its " +
-		"sender keeps it for 14 days, and 10,000 of them.",
-	"DeadLetter.code":    "code and error say why the last attempt failed.",
-	"DeadLetter.expires": "expires is when it is removed; nil if an earlier release gave it up: then it stays.",
-	"DeadLetter.input": "input is the action's: CBOR, or shown as JSON with byte strings in base64; absent if JSON " +
-		"cannot show it.",
-	"DeadLetter.type":       "type and key name the actor that it was for, method the action.",
+		"sender keeps it for 14 days, and up to 10,000 of them.",
+	"DeadLetter.code": "code and error say why the last attempt failed.",
+	"DeadLetter.expires": "expires is when it is removed; nil if an earlier release gave it up, because then it " +
+		"stays.",
+	"DeadLetter.input": "input is the input of the action: CBOR, or JSON with byte strings in base64; absent if " +
+		"JSON cannot show it.",
+	"DeadLetter.type":       "type and key name the target of the message, method the action.",
 	"EmittedEvent":          "An EmittedEvent is an event that an actor emitted in a turn that is durable.",
 	"EmittedEvent.life":     "life is the id of that life.",
 	"EmittedEvent.sequence": "sequence counts the events of one life of the actor, from 1, without gaps.",
@@ -101,112 +102,116 @@ var hostText = map[string]string{
 	"Explanation.since": "since is when the wait began and until when it ends by itself, as far as that is known.",
 	"Explanation.text":  "text is one sentence for people.",
 	"Failure":           "A Failure says why an actor does not run.",
-	"Failure.code": "code is that of the error, error_id names its line in the node's log; \"\" if the error has " +
-		"none.",
-	"Failure.reason": "reason is the cause in words. Operators also read what a hook or migration said; other " +
-		"callers read Public.",
+	"Failure.code": "code is the code of the error, and error_id names its line in the node's log; \"\" if the " +
+		"error has none.",
+	"Failure.reason": "reason is the cause in words. For operators it includes the text of a hook or migration; " +
+		"other callers read Public.",
 	"InspectPage": "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
-	"KVBranch": "A Branch is a store that began as another one was. It has no scopes' counts, no search, " +
-		"no log and no watchers of its own: what is merged into the store itself has.",
-	"KVBranch.from": "from is the branch that it was forked from; absent for the store itself. version is that " +
-		"of what it began with.",
-	"KVBranch.read_only": "read_only: it does not change. Such a branch is a tag.",
+	"KVBranch": "A Branch is a store that began as a copy of another one. It has no counts of scopes, " +
+		"search, log or watchers of its own; changes that are merged into the store itself reach " +
+		"them.",
+	"KVBranch.from":      "from is the branch from which it was forked, as of version; absent for the store itself.",
+	"KVBranch.read_only": "read_only is set if it does not change. Such a branch is a tag.",
 	"KVBranchesOutput":   "BranchesOutput has the branches in the order of their names.",
 	"KVChange":           "A Change is the state of an entry.",
 	"KVChange.entry":     "entry is null if there is none, or it has expired.",
-	"KVChanges": "Changes are the entries that are different from what the watcher was last told, in the " +
-		"order of their keys. All are of one commit. States between two answers are skipped.",
-	"KVChanges.more": "more: not all fit in. The next changes follow at once, and are of this commit or a later " +
-		"one. Behind the first changes without more the watcher knows the state of one commit.",
-	"KVChanges.version": "version is that of the commit, and life the id of the actor's life that it counts in; " +
-		"absent if there is no actor.",
-	"KVCheck": "A Check demands something of the entry of a key, or that a part of a selection is as a " +
-		"page of kv.list has shown it. It has exactly one of version, exists, value and digest.",
-	"KVCheck.digest": "digest is that of a page of kv.list.",
+	"KVChanges": "Changes are the entries that differ from the watcher's last answer, in the order of their " +
+		"keys. All are of one commit. States between two answers are skipped.",
+	"KVChanges.more": "more is set if not all fit. The next changes follow at once, and are of this commit or a " +
+		"later one. After the first changes without more the watcher has the state of one commit.",
+	"KVChanges.version": "version is the version of the commit, and life the id of the actor's life that it counts " +
+		"in; absent if there is no actor.",
+	"KVCheck": "A Check is a condition on the entry of a key, or demands that a part of a selection is " +
+		"unchanged since a page of kv.list. It has exactly one of version, exists, value and " +
+		"digest.",
+	"KVCheck.digest": "digest is the digest of a page of kv.list.",
 	"KVCheck.exists": "exists demands that there is an entry, or that there is none.",
 	"KVCheck.key":    "key is absent with digest.",
-	"KVCheck.value": "value demands that there is an entry whose value equals this one, as $eq of filters " +
-		"compares: numbers by value, and objects in any order.",
-	"KVCheck.version": "version is what the entry's version must be; 0 demands that there is no entry.",
+	"KVCheck.value": "value demands that there is an entry whose value equals this one, compared like $eq of " +
+		"filters: numbers by value, and objects in any order.",
+	"KVCheck.version": "version is the required version of the entry; 0 demands that there is no entry.",
 	"KVCommitInput": "CommitInput is a commit: if all checks hold, all mutations are done, in order. Otherwise " +
-		"nothing is. A mutation that cannot be done is an error, and then nothing is done either.",
+		"none is. A mutation that cannot be done is an error, and then none is done either.",
 	"KVCommitInput.branch": "branch is the name of the branch whose entries change; absent means the store itself.",
 	"KVCommitInput.sends": "sends are messages to queues of the actor, sent after the mutations. Handlers send with " +
 		"their turn instead.",
-	"KVCommitOutput": "CommitOutput says what a commit did. That a check failed is no error.",
-	"KVCommitOutput.blind": "blind means that the results leave out how many entries were deleted, because the token " +
-		"of the caller lacks the right read.",
+	"KVCommitOutput": "CommitOutput is the result of a commit. A failed check is no error.",
+	"KVCommitOutput.blind": "blind is set if the results leave out how many entries were deleted, because the token of " +
+		"the caller lacks the right read.",
 	"KVCommitOutput.failed":   "failed are the positions of the checks that failed, from 0.",
-	"KVCommitOutput.resolved": "resolved has what each placeholder stood for: \"uuidv7\", \"uuidv7:NAME\" and \"versionstamp\".",
+	"KVCommitOutput.resolved": "resolved has the string of each placeholder: \"uuidv7\", \"uuidv7:NAME\" and \"versionstamp\".",
 	"KVCommitOutput.results":  "results has an element for each mutation, in order.",
-	"KVCommitOutput.sends":    "sends has an element for each of the input.",
-	"KVCommitOutput.version": "version is that of the commit, and of the entries that it changed. Each commit takes one, " +
-		"if it is empty too.",
-	"KVConflict": "A Conflict is an entry that both stores have other than their base. It is absent from one " +
+	"KVCommitOutput.sends":    "sends has an element for each send of the input.",
+	"KVCommitOutput.version": "version is the version of the commit, and of the entries that it changed. Each commit " +
+		"takes one, even if it is empty.",
+	"KVConflict": "A Conflict is an entry that differs in both stores from their base. It is absent from one " +
 		"that has none.",
 	"KVCountInput":        "CountInput selects the entries to count.",
-	"KVCountInput.cursor": "cursor goes on after an earlier answer for the same selection. Any other is refused.",
+	"KVCountInput.cursor": "cursor continues after an earlier answer for the same selection. Any other is refused.",
 	"KVCountOutput": "CountOutput has a count: of all if cursor is absent, and otherwise of the entries up to " +
-		"where the next call goes on.",
-	"KVDiffInput": "DiffInput asks which entries differ between two branches, or two versions of one. What is " +
-		"not known any longer is an error with the reason history_trimmed.",
-	"KVDiffInput.cursor": "cursor continues after an earlier answer for the same members. Any other is refused.",
-	"KVDiffInput.limit":  "limit is how many entries there are at most; absent means 100.",
+		"where the next call continues.",
+	"KVDiffInput": "DiffInput asks which entries differ between two branches, or two versions of one. A " +
+		"version that is no longer known is an error with the reason history_trimmed.",
+	"KVDiffInput.cursor": "cursor continues after an earlier answer for the same members. Any other cursor is " +
+		"refused.",
+	"KVDiffInput.limit": "limit bounds the entries; absent means 100.",
 	"KVDiffOutput": "DiffOutput has the entries that differ, in the order of their keys. cursor is absent at " +
 		"the end. A page may be short, or empty, because a diff of two versions of a store reads " +
-		"all entries of it.",
-	"KVDifference": "A Difference is an entry that is not the same in two stores. It is absent from one that " +
-		"has none.",
+		"all its entries.",
+	"KVDifference": "A Difference is an entry that differs between two stores. It is absent from one that has " +
+		"none.",
 	"KVEntry":          "An Entry is an entry of the store.",
-	"KVEntry.encoding": "encoding says what value is; absent in JSON for a document.",
-	"KVEntry.expires":  "expires is when the entry ceases to exist; absent for never.",
+	"KVEntry.encoding": "encoding is the encoding of value; absent in JSON for a document.",
+	"KVEntry.expires":  "expires is when the entry expires; absent for never.",
 	"KVEntry.value":    "value is absent in a listing of keys.",
-	"KVEntry.version":  "version is that of the commit that wrote the entry last.",
+	"KVEntry.version":  "version is the version of the commit that wrote the entry last.",
 	"KVEvent":          "An Event is the change of an entry.",
-	"KVEvent.expires":  "expires is when the entry that was put ceases to exist; absent for never.",
+	"KVEvent.expires":  "expires is when a put entry expires; absent for never.",
 	"KVEvent.op": "op is put or delete, and cause is set, delete, delete_range or expired. A delete_range " +
-		"with a filter is several of delete.",
+		"with a filter becomes several delete events.",
 	"KVEvent.range": "range is the selection of a delete_range; {} is all.",
-	"KVEvent.sequence": "sequence is the position in the log. It counts all events from 1, also of entries that " +
-		"the caller does not follow.",
-	"KVEvent.value":   "value is what a put has stored, and encoding says what it is, as in an Entry.",
-	"KVEvent.version": "version is that of the commit. A commit may have several events.",
+	"KVEvent.sequence": "sequence is the position in the log. It counts all events from 1, including those of " +
+		"entries that the caller does not follow.",
+	"KVEvent.value":   "value is the value of a put, and encoding its encoding, as in an Entry.",
+	"KVEvent.version": "version is the version of the commit. A commit may have several events.",
 	"KVFeedInput": "FeedInput asks for events of the log: the changes of entries in scopes with log in their " +
 		"policy, in the order of the commits.",
 	"KVFeedInput.after": "after is the sequence of the last event that the caller has; 0 is the beginning. If " +
 		"absent, the answer has no events, and the present position.",
-	"KVFeedInput.life":     "life is that of the answer that after is from; absent means the present one.",
-	"KVFeedInput.limit":    "limit is how many events there are at most; absent means 100.",
-	"KVFeedInput.prefixes": "prefixes are up to 16: the entries whose keys begin with their parts. Absent means all.",
-	"KVFeedInput.wait_ms":  "wait_ms is how long to wait for an event, up to one minute; absent does not wait.",
-	"KVFeedOutput": "FeedOutput has the events that follow a position. It may have none before the wait is " +
-		"over, if entries that the caller does not follow have changed.",
-	"KVFeedOutput.gap":   "gap says that events are missing between the position and the first of events.",
-	"KVFeedOutput.next":  "next is the position to go on from, and life the id of the actor's life that it counts in.",
+	"KVFeedInput.life":  "life is the life of the answer that had after; absent means the present one.",
+	"KVFeedInput.limit": "limit bounds the events; absent means 100.",
+	"KVFeedInput.prefixes": "prefixes, up to 16, select the entries whose keys begin with their parts. Absent means " +
+		"all.",
+	"KVFeedInput.wait_ms": "wait_ms is how long to wait for an event, up to one minute; absent does not wait.",
+	"KVFeedOutput": "FeedOutput has the events after a position. It may have none before the wait is over, if " +
+		"entries that the caller does not follow have changed.",
+	"KVFeedOutput.gap": "gap is set if events are missing between the position and the first of events.",
+	"KVFeedOutput.next": "next is the position to continue from, and life the id of the actor's life that it counts " +
+		"in.",
 	"KVForkInput":        "ForkInput makes a branch.",
 	"KVForkInput.branch": "branch is its name, 1 to 255 bytes of UTF-8, which no other branch has.",
-	"KVForkInput.from":   "from is the branch that it begins as; absent means the store itself.",
+	"KVForkInput.from":   "from is the branch to begin with; absent means the store itself.",
 	"KVGap":              "A Gap is a part of the log that is no longer kept, or another log.",
-	"KVGap.first": "first is the sequence of the first event that is kept, and missed counts the events " +
-		"before it that the caller lacks.",
-	"KVGap.reset": "reset: the position is one of another life of the actor, or greater than the last one, as " +
-		"after a restore. The events begin anew. A restored log that has reached the position by " +
-		"then is not told from the one before.",
+	"KVGap.first": "first is the sequence of the first kept event. missed counts the events before it that " +
+		"the caller lacks.",
+	"KVGap.reset": "reset is set if the position belongs to another life of the actor, or is beyond the last " +
+		"event, as after a restore. The events begin anew. A restored log that has reached the " +
+		"position again is not detected.",
 	"KVGetInput":     "GetInput names an entry.",
 	"KVGetManyInput": "GetManyInput names up to 1,000 entries.",
 	"KVGetManyOutput": "GetManyOutput has the entries in the order of the keys, and null where there is none. All " +
 		"are of one commit.",
 	"KVGetOutput": "GetOutput has the entry, if there is one. A value of null is an entry.",
-	"KVGroup": "A Group is a group of a scope: the entries whose keys have the same part behind the " +
-		"prefix, and more parts after it.",
+	"KVGroup": "A Group is the entries of a scope whose keys have the same part behind the prefix, and " +
+		"more parts after it.",
 	"KVGroup.part":          "part is a key of one part.",
 	"KVGroupsInput":         "GroupsInput asks for a page of the groups of a scope, in the order of their parts.",
 	"KVGroupsOutput":        "GroupsOutput is a page of groups. cursor is absent at the end.",
 	"KVHistoryInput":        "HistoryInput asks for versions of an entry, from the newest to the oldest.",
-	"KVHistoryInput.before": "before leaves out the versions from this one on: it is the Next of an earlier answer.",
+	"KVHistoryInput.before": "before selects the versions before this one: it is the Next of an earlier answer.",
 	"KVHistoryInput.branch": "branch is the name of a branch, whose own versions are listed; absent means the store " +
 		"itself.",
-	"KVHistoryInput.limit":  "limit is how many versions there are at most; absent means 100.",
+	"KVHistoryInput.limit":  "limit bounds the versions; absent means 100.",
 	"KVHistoryOutput":       "HistoryOutput has versions of an entry. next is absent at the end.",
 	"KVHistoryOutput.floor": "floor is a version before which nothing is known of the entry; absent if all is known.",
 	"KVHit":                 "A Hit is an entry that matches.",
@@ -215,79 +220,78 @@ var hostText = map[string]string{
 	"KVIndex":               "An Index is a search index.",
 	"KVIndex.documents":     "documents counts the entries with text in one of the fields.",
 	"KVIndex.status":        "status is ready, or building as long as entries may be missing.",
-	"KVIndexField":          "An IndexField is a part of the values that an index has.",
+	"KVIndexField":          "An IndexField is a part of the values that an index covers.",
 	"KVIndexField.path": "path names it: names between dots, indexes in brackets, or $value for the value as a " +
-		"whole. The index has strings, numbers, and arrays of them.",
+		"whole. The index covers strings, numbers, and arrays of them.",
 	"KVIndexField.weight": "weight is how much a word of the field counts for the score, up to 1,000; absent means 1.",
 	"KVIndexesOutput":     "IndexesOutput has all indexes in the order of their prefixes.",
 	"KVListInput":         "ListInput asks for a page of entries in the order of their keys.",
 	"KVListInput.cursor": "cursor continues after an earlier page of the same selection, filter and direction. Any " +
-		"other is refused.",
-	"KVListInput.digest": "digest asks for the digest of what the page read.",
-	"KVListInput.limit":  "limit is how many entries the page has at most; absent means 100.",
-	"KVListInput.where": "where is a filter, which the page's entries meet. A page of a filter may be short or " +
-		"empty and still have a cursor.",
+		"other cursor is refused.",
+	"KVListInput.digest": "digest asks for the digest of the entries that the page read.",
+	"KVListInput.limit":  "limit bounds the entries of the page; absent means 100.",
+	"KVListInput.where": "where is a filter for the page's entries. With a filter, a page may be short or empty and " +
+		"still have a cursor.",
 	"KVListManyInput": "ListManyInput asks for up to 10 pages, whose limits are together up to 1,000.",
 	"KVListManyOutput": "ListManyOutput has the pages in the order of the lists. All are of one commit. A page " +
 		"with a limit of 1 may have a cursor at the end.",
 	"KVListOutput": "ListOutput is a page. cursor is absent at the end.",
-	"KVListOutput.digest": "digest stands for the part of the selection that the page covers, whichever of its " +
-		"entries meet the filter. A check with it demands that no entry there was written, added " +
-		"or removed since.",
-	"KVMergeInput": "MergeInput brings what has changed in source into target: all entries that source has " +
-		"other than base. Of an entry that target has other than base too, strategy decides. With " +
-		"keys, or a Selection, only those are merged: a merge compares up to 10,000 entries, and " +
+	"KVListOutput.digest": "digest identifies the part of the selection that the page covers, including entries that " +
+		"do not meet the filter. A check with it demands that no entry there was written, added or " +
+		"removed since.",
+	"KVMergeInput": "MergeInput merges the changes of source into target: all entries in which source differs " +
+		"from base. If target differs from base there too, strategy decides. With keys, or a " +
+		"Selection, only those entries are merged. A merge compares up to 10,000 entries, and " +
 		"reads up to 1,000,000 that have not changed.",
-	"KVMergeInput.base": "base is what both began as. Absent means what they share: where one was forked from the " +
-		"other, or both from a third, or the last merge between them: of all, and of the last 100 " +
-		"parts since.",
-	"KVMergeInput.dry_run": "dry_run merges nothing, and says what would be.",
-	"KVMergeInput.keys":    "keys are up to 1,000 of the entries.",
-	"KVMergeInput.strategy": "strategy is strict, which merges nothing if there are conflicts, theirs, which takes the " +
-		"entries of source, or ours, which leaves those of target. Absent means strict.",
+	"KVMergeInput.base": "base is their common origin. Absent means the point where one was forked from the other, " +
+		"or both from a third, or the last merge between them: of all, and of the last 100 parts " +
+		"since.",
+	"KVMergeInput.dry_run": "dry_run merges nothing, and returns the result that the merge would have.",
+	"KVMergeInput.keys":    "keys selects up to 1,000 entries.",
+	"KVMergeInput.strategy": "strategy decides conflicts: strict merges nothing if there are any, theirs takes the " +
+		"entries of source, ours keeps those of target. Absent means strict.",
 	"KVMergeInput.target": "target is a branch; absent means the store itself.",
-	"KVMergeOutput":       "MergeOutput says what a merge did. That there are conflicts is no error.",
-	"KVMergeOutput.conflicts": "conflicts are up to 100 of the conflicts, in the order of their keys, also such that " +
-		"Strategy has decided. conflicted counts all.",
+	"KVMergeOutput":       "MergeOutput is the result of a merge. A conflict is no error.",
+	"KVMergeOutput.conflicts": "conflicts are up to 100 of the conflicts, in the order of their keys, even if the " +
+		"strategy decided them. conflicted counts all.",
 	"KVMergeOutput.ok":      "ok is false if there are conflicts that Strategy does not decide. Then nothing was done.",
 	"KVMergeOutput.put":     "put and deleted count the entries of Target that the merge put and removed.",
-	"KVMergeOutput.version": "version is that of the commit.",
-	"KVMoment": "A Moment says which entries are read: those of a branch, at the last commit or as they " +
-		"were.",
+	"KVMergeOutput.version": "version is the version of the commit.",
+	"KVMoment": "A Moment selects the entries to read: those of a branch, at the last commit or in the " +
+		"past.",
 	"KVMoment.at": "at is a version of the actor: entries are read as they were when it was committed. Absent " +
-		"means now. What is no longer known is an error with the reason history_trimmed. A version " +
-		"has no time: an entry that expires is there until a commit removes it, soon after. No " +
-		"commit removes what a branch has of its origin: one that has expired since is such an " +
-		"error too, unless the version is pinned.",
+		"means now. A version that is no longer known is an error with the reason history_trimmed. " +
+		"A version has no time: an entry that expires is read until a commit removes it, soon " +
+		"after. Commits do not remove the entries that a branch has from its origin: one that has " +
+		"expired since is such an error too, unless the version is pinned.",
 	"KVMoment.branch": "branch is the name of a branch; absent means the store itself.",
-	"KVMoment.time": "time is a time, instead of at: entries are read as the last commit by then left them. " +
-		"Times of commits are in the order of their versions, whatever the clock does.",
+	"KVMoment.time": "time is a time, instead of at: entries are read as of the last commit by then. Times of " +
+		"commits are in the order of their versions, regardless of the clock.",
 	"KVMutation": "A Mutation changes entries. op is one of",
-	"KVMutation.expires": "expires is when the entry ceases to exist, up to 100 years from now, instead of ttl_ms. " +
-		"An entry of the past is not there.",
-	"KVMutation.key": "key is that of all operations except delete_range.",
-	"KVMutation.literal": "literal stores a document as it is. Otherwise it stores strings for the placeholders in " +
-		"it: {\"$uuidv7\":true}, {\"$uuidv7\":NAME} and {\"$versionstamp\":true}.",
+	"KVMutation.expires": "expires is when the entry expires, up to 100 years from now, instead of ttl_ms. A past " +
+		"time means that there is no entry.",
+	"KVMutation.key": "key is the key of the entry, for all operations except delete_range.",
+	"KVMutation.literal": "literal stores a document unchanged. Otherwise the placeholders in it are replaced by " +
+		"strings: {\"$uuidv7\":true}, {\"$uuidv7\":NAME} and {\"$versionstamp\":true}.",
 	"KVMutation.max_len": "max_len, at least 1, bounds the elements of the array that an append or prepend makes: " +
-		"elements at its other end go.",
-	"KVMutation.min": "min and max bound the result of a sum. One that would pass them is an error, or becomes " +
-		"the bound with clamp.",
-	"KVMutation.ttl_ms": "ttl_ms is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. Absent " +
-		"means as before of an entry that is changed, and the default of the scope of one that is " +
-		"put, for ever if there is none. Touch needs it.",
-	"KVMutation.where": "where is a filter of a delete_range. Those of one commit read up to 10,000 entries; more " +
-		"is an error.",
+		"elements at its other end are removed.",
+	"KVMutation.min": "min and max bound the result of a sum. A result beyond them is an error, or becomes the " +
+		"bound with clamp.",
+	"KVMutation.ttl_ms": "ttl_ms is how long the entry lives from now, 1 ms to 100 years; 0 is for ever. If it is " +
+		"absent, a changed entry keeps its time, and a put entry has the default of its scope, or " +
+		"lives for ever if there is none. Touch needs it.",
+	"KVMutation.where": "where is a filter of a delete_range. The filters of one commit read up to 10,000 entries; " +
+		"more is an error.",
 	"KVMutationResult":         "A MutationResult is the result of a mutation.",
 	"KVMutationResult.deleted": "deleted counts the entries that were removed.",
-	"KVMutationResult.expires": "expires is when the entry ceases to exist; absent for never.",
+	"KVMutationResult.expires": "expires is when the entry expires; absent for never.",
 	"KVMutationResult.value": "value is the entry's new value, after sum, min and max only. Handlers get it after all " +
 		"mutations of one entry except delete.",
-	"KVPinInput":        "PinInput asks for a version that stays readable.",
-	"KVPinInput.ttl_ms": "ttl_ms is for how long; absent means 60,000.",
-	"KVPinOutput":       "PinOutput names a version, for the member at of what reads, until it expires.",
-	"KVPurgeOutput": "PurgeOutput says how many entries were removed that had expired. more: another call finds " +
-		"others.",
-	"KVRemoveBranchInput":         "RemoveBranchInput names a branch that no other one was forked from.",
+	"KVPinInput":                  "PinInput keeps the present version readable.",
+	"KVPinInput.ttl_ms":           "ttl_ms is for how long; absent means 60,000.",
+	"KVPinOutput":                 "PinOutput names a version, for the member at of reading methods, until it expires.",
+	"KVPurgeOutput":               "PurgeOutput counts the removed entries. more is set if another call would find others.",
+	"KVRemoveBranchInput":         "RemoveBranchInput names a branch from which no other one was forked.",
 	"KVRemoveBranchOutput":        "RemoveBranchOutput reports whether there was such a branch.",
 	"KVRemoveIndexInput":          "RemoveIndexInput names an index.",
 	"KVRemoveIndexOutput":         "RemoveIndexOutput says whether there was one.",
@@ -295,7 +299,7 @@ var hostText = map[string]string{
 	"KVRemoveScopeInput.entries":  "entries removes its entries, too.",
 	"KVRemoveScopeOutput":         "RemoveScopeOutput says what was removed.",
 	"KVRemoveScopeOutput.deleted": "deleted counts the entries that were removed.",
-	"KVRenderInput":               "RenderInput is a template of Go's text/template, and the entries that it is filled with.",
+	"KVRenderInput":               "RenderInput is a template of Go's text/template, and the entries to fill it with.",
 	"KVRenderInput.prefix": "prefix selects the entries, up to 10,000 with MaxRenderBytes; absent means all. The value " +
 		"of the key PREFIX, \"a\" is .a in the template, and that of PREFIX, \"a\", \"b\" is .a.b.",
 	"KVRenderInput.strict": "strict refuses an absent key. Otherwise it is written as <no value>.",
@@ -303,155 +307,157 @@ var hostText = map[string]string{
 		"and, or, not, eq, ne, lt, le, gt and ge.",
 	"KVRenderOutput":       "RenderOutput has the text, of up to MaxRendered bytes.",
 	"KVSampleInput":        "SampleInput asks for entries of a selection, each chosen with the same chance.",
-	"KVSampleInput.cursor": "cursor goes on after an earlier answer for the same selection. Any other is refused.",
-	"KVSampleInput.n":      "n is how many entries there are at most; absent means 10.",
-	"KVSampleInput.seed":   "seed decides the choice: with the same one the same entries are chosen of the same keys.",
-	"KVSampleOutput": "SampleOutput has the entries in the order of their keys. count says of how many they were " +
-		"chosen: of all if cursor is absent, and otherwise of those up to where the next call goes " +
-		"on. Their values have up to MaxValues bytes.",
-	"KVScope":          "A Scope is the entries whose keys begin with a prefix, with a policy, and what it has now.",
-	"KVScope.declared": "declared: a map of the actor's type has the scope, which only the type's code changes.",
-	"KVScopePolicy": "A ScopePolicy is what holds for the entries of a scope. The zero value demands nothing, " +
-		"and only counts.",
-	"KVScopePolicy.1,000": "These bound what the scope has: entries, bytes of keys and values, and groups. A group is " +
+	"KVSampleInput.cursor": "cursor continues after an earlier answer for the same selection. Any other is refused.",
+	"KVSampleInput.n":      "n bounds the entries; absent means 10.",
+	"KVSampleInput.seed":   "seed decides the choice: the same seed chooses the same entries from the same keys.",
+	"KVSampleOutput": "SampleOutput has the entries in the order of their keys. count is the number of entries " +
+		"from which they were chosen: all if cursor is absent, and otherwise those up to where the " +
+		"next call continues. Their values have up to MaxValues bytes.",
+	"KVScope": "A Scope is the entries whose keys begin with a prefix, with a policy and the present " +
+		"counts.",
+	"KVScope.declared": "declared is set if a map of the actor's type has the scope. Only the type's code changes " +
+		"it.",
+	"KVScopePolicy": "A ScopePolicy sets the rules for the entries of a scope. The zero value only counts.",
+	"KVScopePolicy.1,000": "These bound the entries, the bytes of their keys and values, and the groups. A group is " +
 		"the entries with the same next part behind the prefix, if more parts follow it. 0 is no " +
-		"bound. A bound that is lower than what is there removes nothing, and lets nothing grow.",
+		"bound. A bound below the present count removes nothing, but allows no growth.",
 	"KVScopePolicy.count_groups": "count_groups counts the groups without a bound, for kv.groups.",
-	"KVScopePolicy.default_ttl_ms": "default_ttl_ms is how long entries live that are put without a time to live, up to 100 " +
-		"years; 0 is for ever.",
+	"KVScopePolicy.default_ttl_ms": "default_ttl_ms is the time to live of entries that are put without one, up to 100 years; " +
+		"0 is for ever.",
 	"KVScopePolicy.info": "info is any document.",
-	"KVScopePolicy.keep_versions": "keep_versions is how many versions of an entry are kept besides the last, and keep_for_ms " +
-		"for how long from when the next one replaced it. 0 is no bound if the other is one. If " +
-		"both are 0, none are kept.",
-	"KVScopePolicy.log": "log keeps the changes of entries for kv.feed, in one log of the actor. The log keeps up " +
-		"to log_events changes, 100,000 if absent, of up to log_bytes, 64 MiB if absent, for up to " +
-		"log_for_ms, without end if absent. Of several scopes the most generous bounds hold. When " +
-		"no scope has log any longer, the changes go.",
-	"KVScopePolicy.read_only": "read_only refuses all changes. Entries expire all the same.",
+	"KVScopePolicy.keep_versions": "keep_versions is how many versions of an entry are kept besides the last. keep_for_ms is " +
+		"how long a version is kept after the next one replaced it. 0 is no bound if the other is " +
+		"set. If both are 0, none are kept.",
+	"KVScopePolicy.log": "log keeps the changes of entries for kv.feed, in one log of the actor. log_events bounds " +
+		"their number, 100,000 if absent; log_bytes their size, 64 MiB if absent; log_for_ms their " +
+		"age, without end if absent. If several scopes have log, the most generous bounds hold. If " +
+		"none has it any longer, the changes are removed.",
+	"KVScopePolicy.read_only": "read_only refuses all changes. Entries still expire.",
 	"KVScopesInput":           "ScopesInput asks for a page of scopes, in the order of their prefixes.",
 	"KVScopesInput.prefix":    "prefix selects the scopes whose prefix begins with these parts.",
 	"KVScopesOutput":          "ScopesOutput is a page of scopes. cursor is absent at the end.",
 	"KVSearchInput":           "SearchInput asks for the entries of an index that match a query, the best first.",
 	"KVSearchInput.cursor": "cursor continues after an earlier answer for the same index, query and filter. Any other " +
-		"is refused.",
-	"KVSearchInput.limit":  "limit is how many entries there are at most; absent means 20.",
-	"KVSearchInput.prefix": "prefix is that of the index.",
+		"cursor is refused.",
+	"KVSearchInput.limit":  "limit bounds the entries; absent means 20.",
+	"KVSearchInput.prefix": "prefix is the prefix of the index.",
 	"KVSearchInput.query": "query has words, \"phrases\", prefix*, OR, NOT or -, NEAR(a b, 5), field:word and " +
-		"parentheses. Words without an operator must all be there.",
-	"KVSearchInput.snippet": "snippet asks for up to so many words of each entry around the matches; absent for none.",
-	"KVSearchInput.where": "where is a filter, which the entries meet besides. A page of a filter may be short or " +
+		"parentheses. Words without an operator must all match.",
+	"KVSearchInput.snippet": "snippet bounds the words returned of each entry around the matches; absent for none.",
+	"KVSearchInput.where": "where is a filter that the entries must also meet. With a filter, a page may be short or " +
 		"empty and still have a cursor.",
 	"KVSearchOutput":         "SearchOutput has the entries in the order of their scores. cursor is absent at the end.",
-	"KVSearchOutput.partial": "partial: the index is being built, so entries may be missing.",
+	"KVSearchOutput.partial": "partial is set while the index is being built: entries may be missing.",
 	"KVSelection": "A Selection selects the entries whose keys begin with the parts of prefix, or are from " +
 		"start up to and without end. start and end may end with {\"$raw\":base64}, bytes that " +
 		"follow the stored form of the parts before them. Without any it selects all, which only " +
-		"reading methods take.",
+		"reading methods accept.",
 	"KVSetIndexInput": "SetIndexInput makes a search index, or replaces the one of the prefix. The same " +
 		"definition again changes nothing.",
-	"KVSetIndexInput.prefix": "prefix is what the keys of the entries begin with; [] is of the whole store.",
-	"KVSetIndexInput.tokenizer": "tokenizer says what words are: unicode61 (letters and digits, whatever their case and " +
-		"accents), porter (the same, and English words by their stem), ascii, or trigram (any " +
-		"three characters, for parts of words). Absent means unicode61.",
+	"KVSetIndexInput.prefix": "prefix is the prefix of the entries' keys; [] is the whole store.",
+	"KVSetIndexInput.tokenizer": "tokenizer defines words: unicode61 (letters and digits, regardless of case and accents), " +
+		"porter (the same, and English words by their stem), ascii, or trigram (any three " +
+		"characters, for parts of words). Absent means unicode61.",
 	"KVSetScopeInput": "SetScopeInput makes a scope, or replaces the policy of one.",
-	"KVSetScopeInput.extend": "extend changes only the members of a policy that are given here, and neither 0 nor false. " +
-		"The others stay as they are.",
-	"KVSetScopeInput.prefix": "prefix is what the keys of the scope begin with; [] is of the whole store.",
+	"KVSetScopeInput.extend": "extend changes only the members of the policy that are given here, and neither 0 nor " +
+		"false. The others do not change.",
+	"KVSetScopeInput.prefix": "prefix is the prefix of the scope's keys; [] is the whole store.",
 	"KVSnippetPart":          "A SnippetPart is a piece of a snippet.",
-	"KVSnippetPart.match":    "match: the query matches this piece.",
+	"KVSnippetPart.match":    "match is set if the query matches this piece.",
 	"KVUnpinInput":           "UnpinInput names a version that no reader needs.",
 	"KVUnpinOutput":          "UnpinOutput reports whether it was pinned.",
-	"KVVersion":              "A Version is what an entry was from a commit on, until that of the next version.",
-	"KVVersion.op":           "op says what made it: put, or what removed the entry: delete or expire.",
-	"KVVersion.value":        "value and the like are of a put.",
-	"KVWatchInput":           "WatchInput names entries that the caller has seen, and waits until one is different.",
+	"KVVersion":              "A Version is the state of an entry from one commit until the commit of its next version.",
+	"KVVersion.op":           "op is put, or delete or expire if the entry was removed.",
+	"KVVersion.value":        "value and the like are set for a put.",
+	"KVWatchInput":           "WatchInput names entries that the caller has seen, and waits until one differs.",
 	"KVWatchInput.keys":      "keys are up to 1,000 entries.",
-	"KVWatchInput.life": "life is that of the answer that the versions are from. If the actor has another life by " +
-		"now, all entries are different. Absent means the present one.",
+	"KVWatchInput.life": "life is the life of the answer with these versions. If the actor has another life by now, " +
+		"all entries differ. Absent means the present one.",
 	"KVWatchInput.wait_ms": "wait_ms is how long to wait for a change, up to one minute; absent does not wait.",
 	"KVWatchedKey":         "A WatchedKey is an entry as a caller has seen it.",
-	"KVWatchedKey.version": "version is that of the entry; absent or 0 for none.",
-	"KVWatching":           "A Watching says what a watcher watches.",
-	"KVWatching.initial": "initial asks for what is there: the first changes have all that is watched, and for a key " +
-		"without an entry null. Otherwise they are the first to follow.",
-	"KVWatching.keys": "keys are up to 1,000 keys, and prefixes up to 16: the entries whose keys begin with their " +
-		"parts. There must be one at least; [] is the prefix of all.",
-	"KVWatching.stored": "stored makes each value the bytes that are stored, as {\"$bytes\":base64}, and names each " +
-		"encoding. Otherwise values are as in the JSON of the methods kv.*.",
+	"KVWatchedKey.version": "version is the version of the entry; absent or 0 for none.",
+	"KVWatching":           "A Watching selects the entries that a watcher watches.",
+	"KVWatching.initial": "initial asks for the present entries: the first changes have all watched entries, and " +
+		"null for a key without one. Otherwise they are the next to follow.",
+	"KVWatching.keys": "keys are up to 1,000 keys. prefixes, up to 16, select the entries whose keys begin with " +
+		"their parts; [] selects all. At least one is required.",
+	"KVWatching.stored": "stored returns each value as its stored bytes, {\"$bytes\":base64}, with its encoding. " +
+		"Otherwise values are as in the JSON of the methods kv.*.",
 	"LimitsResetInput": "LimitsResetInput names the limits of an actor to reset to its type's, by their names in " +
-		"ActorLimits; none names all.",
+		"ActorLimits; no name selects all.",
 	"ListPage": "A ListPage is one page of actors. cursor is \"\" at the end.",
 	"ListPage.uncertain": "uncertain names selected actors that the page leaves out because the disk failed before " +
-		"their last commit was durable, also ones that may be created or destroyed. A restart of " +
-		"the node shows what was kept.",
+		"their last commit was durable, even if that commit created or destroyed them. A restart " +
+		"of the node shows what was kept.",
 	"ListedAlarm":       "A ListedAlarm is an armed alarm as operators see it.",
 	"ListedMessage":     "A ListedMessage is a message as operators see it.",
 	"ListedMessage.due": "due is when a delayed or locked message can be received.",
-	"ListedMessage.error": "error is why the last attempt failed, with what a sender that waits for the reply is not " +
-		"told; tried when it did; died when the message became a dead letter.",
+	"ListedMessage.error": "error is why the last attempt failed, with details that senders do not get; tried is when " +
+		"it failed; died is when the message became a dead letter.",
 	"ListedMessage.state": "state is \"pending\", \"delayed\", \"processing\" or \"dead\".",
 	"ListedRun":           "A ListedRun is a workflow run that is paused or has failed.",
 	"ListedRun.run":       "run is the id of the run, in hex.",
 	"ListedRun.since": "since is when the run was paused or failed. next is when a paused run is tried again by " +
 		"itself; zero for never.",
 	"ListedRun.text": "text is the report of the pause or the message of the failure, cut to 1,024 bytes.",
-	"Pause":          "A Pause is why an actor is paused.",
+	"Pause":          "A Pause is the reason and the time of an actor's pause.",
 	"PauseInput": "PauseInput pauses an actor: calls, messages, alarms and schedules wait or are refused " +
 		"until it is resumed.",
 	"PauseInput.reason":     "reason is shown to callers and operators, up to 1,024 bytes.",
 	"QueryManyInput":        "QueryManyInput is one read-only statement over the databases of many actors of a type.",
 	"QueryManyInput.args":   "args are for the parameters, as in an SQLInput.",
-	"QueryManyInput.cursor": "cursor goes on after an earlier answer to the same question.",
+	"QueryManyInput.cursor": "cursor continues after an earlier answer to the same query.",
 	"QueryManyInput.limit": "limit bounds the rows of the answer: 1 to 10,000; absent means 1,000. The answer is " +
 		"bounded by 8 MiB, 10,000 actors and 10 seconds, too.",
 	"QueryManyInput.prefix": "prefix, where and sort select the actors, and order them, as in a ListQuery.",
-	"QueryManyOutput": "QueryManyOutput has the rows of the actors. Each actor's are of one of its commits, and " +
-		"those of different actors may be of different times.",
-	"QueryManyOutput.columns":      "columns are those of the first actor with rows.",
+	"QueryManyOutput": "QueryManyOutput has the rows of the actors. The rows of one actor are of one commit, and " +
+		"rows of different actors may be of different times.",
+	"QueryManyOutput.columns":      "columns are the columns of the first actor with rows.",
 	"QueryManyOutput.cursor":       "cursor is \"\" if no selected actor is left.",
 	"QueryManyOutput.read":         "read counts the actors whose databases were read. Others have none.",
 	"QueueAckInput":                "QueueAckInput says that messages are done.",
 	"QueueAckInput.reply":          "reply goes to the senders that want one.",
 	"QueueExtendInput":             "QueueExtendInput locks messages for longer, counted from now.",
-	"QueueExtendOutput":            "QueueExtendOutput says until when the messages are locked, except lost ones.",
+	"QueueExtendOutput":            "QueueExtendOutput has the new end of the locks, except of lost messages.",
 	"QueueHeldInput":               "QueueHeldInput asks which receipts are still valid.",
-	"QueueHeldInput.wait_ms":       "wait_ms is how long to wait, at most 60,000, until one of them is not.",
+	"QueueHeldInput.wait_ms":       "wait_ms is how long to wait until one of them is no longer valid, up to 60,000.",
 	"QueueHeldOutput":              "QueueHeldOutput names the valid receipts: they still lock their messages.",
 	"QueueInput":                   "QueueInput names a queue.",
 	"QueueListInput":               "QueueListInput pages through messages in the order of their ids.",
 	"QueueListInput.after":         "after continues after a message; limit is 1 to 1,000, absent means 100.",
 	"QueueListInput.ids":           "ids selects messages; none selects all.",
 	"QueueListOutput":              "QueueListOutput is one page; more says that there is another, after the last id.",
-	"QueueMessageInput":            "QueueMessageInput is an Enqueue.",
+	"QueueMessageInput":            "QueueMessageInput is a message to send.",
 	"QueueMessageInput.backoff_ms": "backoff_ms overrides the queue's pauses; absent does not, empty means one attempt.",
 	"QueueMessageInput.keys_if_undelivered": "keys_if_undelivered are keys of the key-value store: arrays of strings, numbers and " +
 		"booleans.",
 	"QueueMessageInput.ttl_ms":  "ttl_ms is at least 1; absent is no limit.",
-	"QueueNackInput":            "QueueNackInput gives messages back, as a failed attempt each.",
+	"QueueNackInput":            "QueueNackInput gives messages back, each as a failed attempt.",
 	"QueueNackInput.dead":       "dead makes them dead letters at once.",
 	"QueueNackInput.delay_ms":   "delay_ms overrides the pause before the next attempt; absent does not.",
-	"QueueNackInput.error":      "error is kept with the message, at most 1,024 bytes.",
+	"QueueNackInput.error":      "error is kept with the message, up to 1,024 bytes.",
 	"QueueReceiveInput":         "QueueReceiveInput takes messages out and locks them.",
 	"QueueReceiveInput.limit":   "limit is 1 to 1,000; absent means 1.",
-	"QueueReceiveInput.lock_ms": "lock_ms is how long they are locked, from 1; absent means the queue's.",
-	"QueueReceiveInput.wait_ms": "wait_ms is how long to wait for the first message, at most 60,000; 0 does not wait.",
-	"QueueReceiveOutput":        "QueueReceiveOutput holds no messages if none came in time.",
-	"QueueReplaceInput": "QueueReplaceInput changes a message that no worker holds, or a dead letter. What is " +
-		"absent stays.",
-	"QueueReplaceInput.delay_ms": "delay_ms is after how long the message can be received; 0 is at once. A dead letter has " +
+	"QueueReceiveInput.lock_ms": "lock_ms is how long they are locked, at least 1; absent means the queue's time.",
+	"QueueReceiveInput.wait_ms": "wait_ms is how long to wait for the first message, up to 60,000; 0 does not wait.",
+	"QueueReceiveOutput":        "QueueReceiveOutput has no messages if none arrived in time.",
+	"QueueReplaceInput": "QueueReplaceInput changes a message that no worker holds, or a dead letter. Absent " +
+		"members stay.",
+	"QueueReplaceInput.delay_ms": "delay_ms is the delay before the message can be received; 0 is none. A dead letter has " +
 		"none.",
 	"QueueResultInput":         "QueueResultInput asks for the result of a message that was sent with WantReply.",
-	"QueueResultInput.wait_ms": "wait_ms is how long to wait for it, at most 60,000.",
+	"QueueResultInput.wait_ms": "wait_ms is how long to wait for it, up to 60,000.",
 	"QueueResultOutput": "QueueResultOutput is the result of a message. The error code is NotFound if the message " +
 		"is unknown or its reply no longer kept.",
-	"QueueResultOutput.reply": "reply is what the handler or worker answered; error why the message became a dead letter.",
+	"QueueResultOutput.reply": "reply is the reply of the handler or worker; error is why the message became a dead " +
+		"letter.",
 	"QueueSelectInput":        "QueueSelectInput selects messages by id, or all.",
 	"QueueSendInput":          "QueueSendInput sends messages, all or none.",
 	"QueueSendInput.messages": "messages are 1 to 1,000.",
-	"QueueSendOutput":         "QueueSendOutput answers message by message.",
-	"QueueSettleOutput": "QueueSettleOutput counts the messages settled and names the receipts that are no longer " +
+	"QueueSendOutput":         "QueueSendOutput has a result for each message.",
+	"QueueSettleOutput": "QueueSettleOutput counts the settled messages and names the receipts that are no longer " +
 		"valid: their lock expired, and the message is with another worker, in the queue again, or " +
-		"gone. These had no effect.",
+		"gone. These receipts had no effect.",
 	"QueueStats":          "QueueStats are the counts of one queue.",
 	"QueueStats.bytes":    "bytes is the sum of the bodies that are pending, delayed or processing.",
 	"QueueStats.next_due": "next_due is when the next delayed or locked message can be received, nil if there is none.",
@@ -461,27 +467,25 @@ var hostText = map[string]string{
 	"QueueStats.sent":             "sent, done and failed count messages ever sent, acknowledged and given up.",
 	"QueueStatsInput":             "QueueStatsInput names a queue, or \"\" for all of the actor.",
 	"QueueStatsOutput":            "QueueStatsOutput is in the order of names.",
-	"ReadStreamItem":              "ReadStreamItem is a StreamItem in a request's encoding.",
-	"ReceivedMessage":             "ReceivedMessage is a Received in a request's encoding.",
-	"ReceivedMessage.traceparent": "traceparent is the W3C trace context of what sent the message, if that is recorded.",
+	"ReadStreamItem":              "ReadStreamItem is an item of a stream in the request's encoding.",
+	"ReceivedMessage":             "ReceivedMessage is a received message in the request's encoding.",
+	"ReceivedMessage.traceparent": "traceparent is the W3C trace context of the sender, if it is recorded.",
 	"RunCount":                    "A RunCount is how many runs of a type are paused for a reason, or have failed.",
 	"RunCounts": "RunCounts are the counts of all runs that are paused or have failed, by type, state and " +
 		"reason, in that order.",
 	"RunCounts.uncertain": "uncertain names the actors whose runs are not counted, for the reason of " +
 		"RunPage.uncertain.",
-	"RunPage": "A RunPage is one page of runs, in no order that means anything. A page may have fewer " +
-		"runs than the limit, or none, and another may follow all the same. cursor is \"\" at the " +
-		"end.",
-	"RunPage.uncertain": "uncertain names the actors of the type, or of all, whose runs each page leaves out: the " +
-		"disk failed before their last commit was durable. A restart of the node tells what was " +
-		"kept.",
+	"RunPage": "A RunPage is one page of runs, in no particular order. It may have fewer runs than the " +
+		"limit, or none, even if another page follows. cursor is \"\" at the end.",
+	"RunPage.uncertain": "uncertain names the actors of the type, or of all, that each page leaves out: the disk " +
+		"failed before their last commit was durable. A restart of the node shows what was kept.",
 	"RunStarted":         "A RunStarted is the result of a start.",
 	"RunStarted.run":     "run is the id of the run, in hex.",
 	"RunStarted.started": "started is false if the run was there already.",
-	"RunSummary":         "A RunSummary is what an actor's status says of its workflow run.",
+	"RunSummary":         "A RunSummary describes an actor's workflow run in its status.",
 	"RunSummary.reason":  "reason is why it is paused.",
 	"RunSummary.since":   "since is when it was started, paused or ended.",
-	"RunSummary.state":   "state is as it is stored: a run that only waits is running.",
+	"RunSummary.state":   "state is the stored state: a run that only waits is running.",
 	"SQLColumn":          "SQLColumn describes a column of an answer.",
 	"SQLColumn.type":     "type is the declared type, \"\" for an expression.",
 	"SQLInput":           "SQLInput is one or more sql statements with arguments.",
@@ -490,21 +494,21 @@ var hostText = map[string]string{
 		"it has parameters.",
 	"SQLInput.limit": "limit bounds the rows of the answer: 1 to 10,000; absent means 1,000. The answer is " +
 		"bounded by 8 MiB too.",
-	"SQLInput.reason": "reason says why the statement is run, in at most 1,024 bytes. sql.exec logs it, as an " +
-		"operator's or, of a type with OpenSQL, as a caller's, and demands it of operators. " +
+	"SQLInput.reason": "reason says why the statement is run, in up to 1,024 bytes. sql.exec logs it, as an " +
+		"operator's or, for a type with OpenSQL, as a caller's, and requires it from operators. " +
 		"Operators may run it during a pause, unless the type has OpenSQL.",
-	"SQLMigrateInput":         "SQLMigrateInput asks for the type's migrations to be applied.",
+	"SQLMigrateInput":         "SQLMigrateInput applies the type's migrations.",
 	"SQLMigrateInput.dry_run": "dry_run tries them on a copy, and changes nothing.",
-	"SQLMigrateOutput":        "SQLMigrateOutput says what was applied, or would be.",
+	"SQLMigrateOutput":        "SQLMigrateOutput lists the migrations that were applied, or would be.",
 	"SQLMigrateOutput.error":  "error is why a dry run failed, and migration the failed one; \"\" if it succeeded.",
 	"SQLOutput":               "SQLOutput is the result of the last statement. Earlier statements run to their end.",
 	"SQLOutput.changes": "changes counts the rows that the statements inserted, updated and deleted; last_insert_id " +
 		"is the last rowid inserted.",
 	"SQLOutput.rows": "rows hold strings, numbers, null, and {\"base64\": \"...\"} for bytes. Integers are exact, in " +
 		"JSON too.",
-	"SQLOutput.truncated":        "truncated: there are more rows.",
+	"SQLOutput.truncated":        "truncated is set if there are more rows.",
 	"SQLStatusOutput":            "SQLStatusOutput describes an actor's database.",
-	"SQLStatusOutput.exists":     "exists: the actor has one. It is made by the first statement that changes something.",
+	"SQLStatusOutput.exists":     "exists is set if the actor has one. The first statement that changes something creates it.",
 	"SQLStatusOutput.migrations": "migrations counts the applied migrations, and pending names missing ones of the type.",
 	"SQLStatusOutput.sequence":   "sequence counts the commits that changed it.",
 	"Schedule": "A Schedule says when an actor's schedule handler runs. Exactly one of cron, every_ms and " +
@@ -515,10 +519,10 @@ var hostText = map[string]string{
 		"zone; \"\" means UTC.",
 	"Schedule.every_ms":    "every_ms is a fixed interval in milliseconds, counted from when it was set.",
 	"Schedule.keep_runs":   "keep_runs is how many runs the history keeps: 100 by default, negative for none.",
-	"Schedule.last_result": "last_result is \"ok\", \"error\" or \"\", last_error why, as every caller may see it.",
+	"Schedule.last_result": "last_result is \"ok\", \"error\" or \"\"; last_error is the cause in words for every caller.",
 	"Schedule.missed":      "missed is the policy for missed ticks, catch_up the cap of MissedAll.",
 	"Schedule.name":        "name is the schedule's contract name, instance tells schedules of one name apart.",
-	"Schedule.next":        "next is the tick that comes next; nil when there is none.",
+	"Schedule.next":        "next is the next tick; nil if there is none.",
 	"Schedule.payload": "payload is handed to the handler: CBOR inside the node, the request's encoding in " +
 		"requests.",
 	"Schedule.runs":      "runs counts the runs, attempts the failures of the current tick.",
@@ -527,7 +531,7 @@ var hostText = map[string]string{
 	"ScheduleListInput":  "ScheduleListInput selects schedules by name; \"\" selects all.",
 	"ScheduleListOutput": "ScheduleListOutput is in the order of name and instance.",
 	"ScheduleRun":        "A ScheduleRun is the result of one run.",
-	"ScheduleRun.result": "result is \"ok\" or \"error\"; error says why, as operators may see it.",
+	"ScheduleRun.result": "result is \"ok\" or \"error\"; error is the cause in words for operators.",
 	"ScheduleRunsOutput": "ScheduleRunsOutput has the latest run first.",
 	"SendListInput": "SendListInput pages through messages to other actors that were given up, in the order in " +
 		"which they were sent.",
@@ -535,9 +539,9 @@ var hostText = map[string]string{
 	"SendListInput.ids":   "ids selects messages; none selects all.",
 	"SendListOutput":      "SendListOutput is one page; more says that there is another, after the last id.",
 	"SendSelectInput":     "SendSelectInput selects messages to other actors by id, or all.",
-	"SendSkipInput":       "SendSkipInput names the target of the message to be moved aside.",
+	"SendSkipInput":       "SendSkipInput names the target of the message to move aside.",
 	"Sent":                "A Sent is the result of an Enqueue.",
-	"Sent.id":             "id is the message's; of a duplicate, that of the first.",
+	"Sent.id":             "id is the id of the message; for a duplicate, the id of the first.",
 	"StateOutput": "StateOutput is the state of an actor as it is stored. In JSON, byte strings are " +
 		"{\"$bytes\":base64}, tags are {\"$tag\":number,\"value\":...}, maps with keys that are no text, " +
 		"or that begin with \"$\", are {\"$map\":[[key,value],...]}, and numbers with a fraction or an " +
@@ -545,26 +549,27 @@ var hostText = map[string]string{
 		"{\"$float\":\"Infinity\"} and {\"$float\":\"-Infinity\"}.",
 	"StateOutput.form":    "form is the version of the state's form, which the code gives it.",
 	"StateOutput.state":   "state is null if none is stored.",
-	"StateOutput.version": "version is that of the commit that wrote it; 0 if none is stored.",
+	"StateOutput.version": "version is the version of the commit that wrote it; 0 if none is stored.",
 	"StateReplaceInput":   "StateReplaceInput replaces the state of an actor by one in the form of the code that runs.",
-	"StateReplaceInput.version": "version is that of the state that is replaced. If the state has another by now, the code " +
+	"StateReplaceInput.version": "version is the version of the state to replace. If the state has another by now, the code " +
 		"is FailedPrecondition.",
-	"Status":            "A Status describes an actor for operators.",
-	"Status.alarms":     "alarms counts armed alarms; next_alarm is the earliest.",
-	"Status.attributes": "attributes are what the actor is found by: strings, integers, booleans and times.",
+	"Status":        "A Status describes an actor for operators.",
+	"Status.alarms": "alarms counts armed alarms; next_alarm is the earliest.",
+	"Status.attributes": "attributes are the values by which the actor is found: strings, integers, booleans and " +
+		"times.",
 	"Status.connections": "connections counts the clients that are connected to this node right now, tasks the tasks " +
 		"that run.",
 	"Status.failure": "failure says why state is Failed.",
 	"Status.keys":    "keys and bytes are exact: the number of stored keys, and the sum of keys and values.",
-	"Status.limits":  "limits are what operators have set for the actor.",
-	"Status.mailbox": "mailbox is how many calls wait.",
+	"Status.limits":  "limits are the limits that operators have set for the actor.",
+	"Status.mailbox": "mailbox counts the calls that wait.",
 	"Status.pause":   "pause says why state is Paused.",
-	"Status.pending_sends": "pending_sends and failed_sends count messages to other actors that wait, and that were " +
+	"Status.pending_sends": "pending_sends counts waiting messages to other actors, failed_sends messages that were " +
 		"moved aside.",
 	"Status.run":         "run describes the actor's workflow run; nil if it has none.",
-	"Status.trace_bytes": "trace_bytes is what the spans take that are stored, apart from bytes. Lists leave it out.",
-	"Status.version": "version counts the turns that wrote something, the runtime's own for the actor among " +
-		"them: settling messages, moving alarms. generation counts the activations that wrote.",
+	"Status.trace_bytes": "trace_bytes is the size of the stored spans, apart from bytes. Lists leave it out.",
+	"Status.version": "version counts the turns that wrote something, including the runtime's own, such as " +
+		"settling messages or moving alarms. generation counts the activations that wrote.",
 	"StoredKey":               "A StoredKey is one logical key of an actor's keyspace, for inspection.",
 	"StoredKey.text":          "text is the key in readable form.",
 	"StoredKey.value":         "value is the stored value, cut after the number of bytes that the caller asked for.",
@@ -572,7 +577,7 @@ var hostText = map[string]string{
 	"StreamAppendInput.close": "close closes the stream after them; then items may be empty.",
 	"StreamAppendInput.items": "items are 1 to 1,000.",
 	"StreamAppendOutput":      "StreamAppendOutput is the sequence of the last item.",
-	"StreamInfo":              "StreamInfo says what is known of one stream.",
+	"StreamInfo":              "StreamInfo describes one stream.",
 	"StreamInfo.bytes":        "bytes is the sum of the items that are kept.",
 	"StreamInfo.first": "first and last are the sequences of the first and last item that is kept; last is 0 if " +
 		"there never was one, and first is last+1 if none is kept.",
@@ -581,123 +586,120 @@ var hostText = map[string]string{
 	"StreamInput":           "StreamInput names a stream.",
 	"StreamListInput":       "StreamListInput names a stream, or \"\" for all of the actor.",
 	"StreamListOutput":      "StreamListOutput is in the order of names.",
-	"StreamReadInput":       "StreamReadInput reads what follows a position.",
+	"StreamReadInput":       "StreamReadInput reads the items after a position.",
 	"StreamReadInput.after": "after is the sequence of the last item that the reader has; 0 reads from the beginning.",
 	"StreamReadInput.life": "life is the id of the actor's life that after counts in, or \"\" for the present one: see " +
-		"Position. Of an actor that is gone, the error code is Destroyed if life is set and " +
-		"NotFound if not.",
+		"Position. If the actor is gone, the error code is Destroyed if life is set and NotFound " +
+		"if not.",
 	"StreamReadInput.limit":   "limit is 1 to 1,000; absent means 100.",
-	"StreamReadInput.wait_ms": "wait_ms is how long to wait for the first item, at most 60,000.",
-	"StreamReadOutput":        "StreamReadOutput is a StreamPage in a request's encoding.",
-	"StreamReadOutput.life":   "life is the id of the actor's life that the items and next are of.",
-	"StreamReadOutput.reset": "reset: the position is one of another life of the actor. Reading begins anew, and missed " +
-		"counts from the first item.",
-	"Token":                  "A Token is a token of an actor, without its secret.",
-	"Token.expires":          "expires is when the token ends; absent for never.",
-	"Token.id":               "id names the token. It is part of its text, and no secret.",
-	"Token.prefix":           "prefix is what all keys begin with that the token is good for; absent for the whole store.",
-	"Token.rights":           "rights are some of read, write, watch and inspect.",
-	"TokenCreateInput":       "CreateInput asks for a new token.",
-	"TokenCreateInput.label": "label is any text of up to 200 bytes.",
-	"TokenCreateInput.prefix": "prefix is what all keys begin with that the token is good for; absent or [] for the whole " +
-		"store.",
+	"StreamReadInput.wait_ms": "wait_ms is how long to wait for the first item, up to 60,000.",
+	"StreamReadOutput":        "StreamReadOutput is a page of a stream in the request's encoding.",
+	"StreamReadOutput.life":   "life is the id of the actor's life to which the items and next belong.",
+	"StreamReadOutput.reset": "reset is set if the position belongs to another life of the actor. Reading begins anew, " +
+		"and missed counts from the first item.",
+	"Token":                   "A Token is a token of an actor, without its secret.",
+	"Token.expires":           "expires is when the token ends; absent for never.",
+	"Token.id":                "id names the token. It is part of its text, and no secret.",
+	"Token.prefix":            "prefix limits the token to keys that begin with it; absent for the whole store.",
+	"Token.rights":            "rights are some of read, write, watch and inspect.",
+	"TokenCreateInput":        "CreateInput asks for a new token.",
+	"TokenCreateInput.label":  "label is any text of up to 200 bytes.",
+	"TokenCreateInput.prefix": "prefix limits the token to keys that begin with it; absent or [] for the whole store.",
 	"TokenCreateInput.rights": "rights are some of read, write, watch and inspect. The last two need read. A new token " +
-		"with inspect ends the one before.",
+		"with inspect ends the previous one.",
 	"TokenCreateInput.ttl_ms": "ttl_ms is how long the token is valid, up to 100 years; absent for ever.",
 	"TokenCreateOutput": "CreateOutput has a new token. token is shown here and never again, because only a hash of " +
 		"its secret is stored.",
-	"TokenListOutput":  "ListOutput has the tokens of an actor that are valid, in the order of their creation.",
+	"TokenListOutput":  "ListOutput has the valid tokens of an actor, in the order of their creation.",
 	"TokenRevokeInput": "RevokeInput names a token by its id.",
 	"TraceEvent":       "An Event is a moment of a span.",
-	"TraceFindPage": "FindPage has spans of a trace. A page ends when a node has read for a while, also if it " +
+	"TraceFindPage": "FindPage has spans of a trace. A page ends when a node has read for a while, even if it " +
 		"has found nothing.",
-	"TraceFindPage.actors":  "actors is how many actors were looked at.",
-	"TraceFindPage.cursor":  "cursor selects the next page; absent after the last.",
-	"TraceFound":            "Found is a span of an actor.",
-	"TraceLink":             "A Link refers to a span that is related, such as the one that sent a message.",
-	"TraceReadInput":        "ReadInput selects spans of an actor.",
-	"TraceReadInput.cursor": "cursor is that of the page before.",
-	"TraceReadInput.errors": "errors selects spans that ended with an error.",
-	"TraceReadInput.limit":  "limit is how many spans a page has; 0 is 1,000.",
-	"TraceReadInput.max_bytes": "max_bytes is how many bytes the spans of a page and their parents have at most, as OTLP; " +
-		"0 is 4 MiB.",
-	"TraceReadInput.name": "name selects the spans with a name.",
-	"TraceReadInput.start": "start and end bound a time. Spans that overlap it are selected, however long they are. " +
-		"Absent, there is no bound.",
+	"TraceFindPage.actors":     "actors counts the actors that were examined.",
+	"TraceFindPage.cursor":     "cursor selects the next page; absent after the last.",
+	"TraceFound":               "Found is a span of an actor.",
+	"TraceLink":                "A Link refers to a related span, such as the one that sent a message.",
+	"TraceReadInput":           "ReadInput selects spans of an actor.",
+	"TraceReadInput.cursor":    "cursor is the cursor of the previous page.",
+	"TraceReadInput.errors":    "errors selects spans that ended with an error.",
+	"TraceReadInput.limit":     "limit bounds the spans of a page; 0 is 1,000.",
+	"TraceReadInput.max_bytes": "max_bytes bounds the bytes of the spans of a page and their parents, as OTLP; 0 is 4 MiB.",
+	"TraceReadInput.name":      "name selects the spans with a name.",
+	"TraceReadInput.start": "start and end bound a time. Spans that overlap it are selected, regardless of their " +
+		"length. An absent one is no bound.",
 	"TraceReadInput.trace_id": "trace_id selects the spans of one trace, by its 32 hexadecimal digits.",
 	"TraceReadOutput":         "ReadOutput is a page of spans, in the order of their starts.",
 	"TraceReadOutput.cursor":  "cursor selects the next page; absent after the last.",
 	"TraceReadOutput.damaged": "damaged names the keys of stored spans that cannot be read.",
-	"TraceReadOutput.dropped": "dropped is how many spans of that time are missing, because there were too many.",
+	"TraceReadOutput.dropped": "dropped counts the spans of that time that are missing, because there were too many.",
 	"TraceReadOutput.now":     "now is the time of the node.",
-	"TraceReadOutput.parents": "parents are the spans that those of the page are part of, as far as they are not in it " +
-		"and there is room.",
-	"TraceRule": "A Rule says which traces are recorded, and which operations although their trace is not. " +
-		"A member that is absent is as the configuration of the node says; of a type, as it is for " +
-		"the other types, except that a type with a rule has a rate of its own.",
-	"TraceRule.per_second": "per_second is how many traces begin in a second that are recorded.",
+	"TraceReadOutput.parents": "parents are the parents of the page's spans, except for spans of the page, as far as " +
+		"there is room.",
+	"TraceRule": "A Rule decides which traces are recorded, and which operations even if their trace is " +
+		"not. An absent member has the value of the node's configuration or, for a type, of the " +
+		"other types, except that a type with a rule has its own rate.",
+	"TraceRule.per_second": "per_second bounds the recorded traces that begin in a second.",
 	"TraceRule.share":      "share is the part of the traces that is recorded, up to per_second.",
-	"TraceRule.slow_ms":    "slow_ms is how long a turn or query takes, in milliseconds, that is recorded in any case.",
-	"TraceSampling":        "A Sampling says which of the traces that begin at a node are recorded.",
-	"TraceSampling.types":  "types have rules of their own.",
-	"TraceSpan":            "A Span is an operation. One without an end has not ended.",
+	"TraceRule.slow_ms":    "slow_ms is the time, in milliseconds, from which a turn or query is recorded in any case.",
+	"TraceSampling":        "A Sampling decides which of the traces that begin at a node are recorded.",
+	"TraceSampling.types":  "types has the rules of single types.",
+	"TraceSpan":            "A Span is an operation. Without an end it has not ended.",
 	"TraceSpan.kind":       "kind is internal, server, client, producer or consumer.",
-	"TraceSpan.remote":     "remote says that the parent is a span of another actor or process.",
+	"TraceSpan.remote":     "remote is set if the parent is a span of another actor or process.",
 	"TraceSpan.scope":      "scope is the name of the code that made the span; absent for the runtime itself.",
-	"TraceSpan.status":     "status is ok or error; absent if nobody said.",
-	"UsageActor":           "An Actor is what one of several actors did.",
-	"UsageDay":             "A Day is what an actor did on a day.",
+	"TraceSpan.status":     "status is ok or error; absent if it was not set.",
+	"UsageActor":           "An Actor is the work of one actor.",
+	"UsageDay":             "A Day is the work of an actor on a day.",
 	"UsageGetInput":        "GetInput selects days of an actor.",
-	"UsageGetInput.from": "from and to are the first and the last day, such as 2026-11-27, in UTC. Absent, they are " +
-		"the first that is kept and today.",
-	"UsageGetOutput": "GetOutput has the days of an actor in their order, also those on which it did nothing.",
-	"UsagePage": "A Page is a page of actors in the order of their keys, without actors that came into " +
-		"being after the day.",
+	"UsageGetInput.from": "from and to are the first and the last day, such as 2026-11-27, in UTC. If absent, they " +
+		"are the first that is kept and today.",
+	"UsageGetOutput": "GetOutput has the days of an actor in their order, including days without work.",
+	"UsagePage": "A Page is a page of actors in the order of their keys, without actors that were created " +
+		"after the day.",
 	"UsagePage.cursor": "cursor selects the next page; absent after the last.",
-	"UsagePage.uncertain": "uncertain are left out: whether their last commit is kept is not known, because the disk " +
-		"failed.",
-	"UsageTop":               "A Top has the actors that did most, the first above all.",
-	"UsageWork":              "A Work is what an actor did in some time.",
+	"UsagePage.uncertain": "uncertain names actors that are left out, because the disk failed and it is not known " +
+		"whether their last commit is kept.",
+	"UsageTop":               "A Top has the actors that did most, in descending order.",
+	"UsageWork":              "A Work is the work of an actor in some time.",
 	"UsageWork.bytes_stored": "bytes_stored are its keys and values at the end of that time.",
 	"UsageWork.bytes_written": "bytes_written are the keys and values of its commits, and bytes_sent its answers and the " +
 		"events that clients got.",
 	"UsageWork.calls":      "calls are the actions, queries and built-in methods that it answered.",
 	"UsageWork.handler_us": "handler_us is the time in handlers of turns and queries, in microseconds.",
 	"Welcome":              "A Welcome is the first message to a connected client.",
-	"Welcome.cursor":       "cursor is the sequence of the last event before the first that the connection brings.",
-	"Welcome.life": "life is the id of the actor's life that cursor counts in, and all events of the " +
-		"connection are of.",
+	"Welcome.cursor":       "cursor is the sequence of the last event before the first of the connection.",
+	"Welcome.life": "life is the id of the actor's life to which cursor and all events of the connection " +
+		"belong.",
 	"Welcome.token":               "token resumes the connection; it is a secret of the client's.",
-	"WorkflowControlInput":        "WorkflowControlInput says why, and what about.",
+	"WorkflowControlInput":        "WorkflowControlInput has the arguments of an operation on a run.",
 	"WorkflowControlInput.entry":  "entry is the id of an entry of the history, for retry and rewind.",
-	"WorkflowControlInput.reason": "reason is kept with the run; at most 1,024 bytes.",
-	"WorkflowControlInput.run": "run, if not \"\", is the id of the run that is meant; the error code is FailedPrecondition " +
-		"if the actor has another.",
+	"WorkflowControlInput.reason": "reason is kept with the run; up to 1,024 bytes.",
+	"WorkflowControlInput.run": "run, if not \"\", is the id of the run to control; the error code is FailedPrecondition if " +
+		"the actor has another.",
 	"WorkflowHistoryInput": "WorkflowHistoryInput pages through the history of a run, in the order of its entries' " +
 		"places.",
-	"WorkflowHistoryInput.after":  "after continues after an entry, by its id. under selects what is below an entry.",
+	"WorkflowHistoryInput.after":  "after continues after an entry, by its id. under selects the entries below one.",
 	"WorkflowHistoryInput.limit":  "limit is 1 to 1,000; absent means 100.",
 	"WorkflowHistoryOutput":       "WorkflowHistoryOutput is one page; more says that there is another, after the last entry.",
-	"WorkflowImportInput":         "WorkflowImportInput makes a run of a recording, as of the moment at which that was made.",
+	"WorkflowImportInput":         "WorkflowImportInput makes a run from a recording, as of the time of the recording.",
 	"WorkflowImportInput.replace": "replace drops the history of a run that has ended.",
 	"WorkflowImportInput.up_to":   "up_to is the last entry of the recording that the run has, by its id; \"\" for all.",
 	"WorkflowRecording":           "WorkflowRecording is a run with its whole history.",
-	"WorkflowResultInput":         "WorkflowResultInput asks how a run ended.",
-	"WorkflowResultInput.wait_ms": "wait_ms is how long to wait for it, at most 60,000.",
-	"WorkflowResultOutput":        "WorkflowResultOutput is how a run ended, if it did.",
-	"WorkflowResultOutput.output": "output is what the workflow returned, failure why it failed.",
+	"WorkflowResultInput":         "WorkflowResultInput asks for the result of a run.",
+	"WorkflowResultInput.wait_ms": "wait_ms is how long to wait for it, up to 60,000.",
+	"WorkflowResultOutput":        "WorkflowResultOutput is the result of a run, if it has ended.",
+	"WorkflowResultOutput.output": "output is the output of the workflow, failure why it failed.",
 	"WorkflowResultOutput.run":    "run is the id of the run.",
-	"WorkflowResultOutput.state":  "state is that of workflow/host.RunStatus.",
-	"WorkflowStartInput": "WorkflowStartInput starts a run. Starting what runs already, or has ended, with the same " +
-		"input finds that run.",
+	"WorkflowResultOutput.state":  "state is the state of workflow/host.RunStatus.",
+	"WorkflowStartInput": "WorkflowStartInput starts a run. Starting again with the same input returns the existing " +
+		"run, live or ended.",
 	"WorkflowStartInput.replace": "replace starts anew if a run has ended, and drops its history.",
-	"WorkflowWatchInput":         "WorkflowWatchInput asks for what changed in a run since a version of the actor.",
-	"WorkflowWatchInput.wait_ms": "wait_ms is how long to wait for a change, at most 60,000.",
-	"WorkflowWatchOutput": "WorkflowWatchOutput is what changed. Removed entries, such as those of old iterations, " +
+	"WorkflowWatchInput":         "WorkflowWatchInput asks for the changes of a run since a version of the actor.",
+	"WorkflowWatchInput.wait_ms": "wait_ms is how long to wait for a change, up to 60,000.",
+	"WorkflowWatchOutput": "WorkflowWatchOutput has the changes. Removed entries, such as those of old iterations, " +
 		"are not listed: if count differs from a watcher's number, it reads the history anew.",
-	"WorkflowWatchOutput.count": "count is how many entries there are. more says that more has changed than one answer " +
-		"holds.",
-	"WorkflowWatchOutput.version": "version is what to ask after next; it is that of the last change.",
+	"WorkflowWatchOutput.count":   "count is the number of entries. more is set if one answer does not hold all changes.",
+	"WorkflowWatchOutput.version": "version is the version of the last change, for the next call.",
 }
 
 // hostEnums are the closed lists of names.
