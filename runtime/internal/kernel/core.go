@@ -51,7 +51,7 @@ type Core struct {
 	streak int
 	// timer ends the contexts of turns.
 	timer deadline.Timer
-	// slept is the order to sleep whatever waits; nil if there is none.
+	// slept is the order to sleep even if work waits; nil if there is none.
 	slept *Work
 }
 

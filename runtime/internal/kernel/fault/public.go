@@ -16,8 +16,8 @@ func Damage(err error) bool {
 	return errors.Is(err, engine.ErrDamaged) || errors.Is(err, &engine.CorruptError{})
 }
 
-// A Translator makes the public form of a part's own errors; nil for others. id is that under which
-// the cause must be logged, or "".
+// A Translator returns the public form of a part's own errors; nil for others. id is the one under
+// which the cause must be logged, or "".
 type Translator interface {
 	Translate(err error) (e *host.Error, id string)
 }

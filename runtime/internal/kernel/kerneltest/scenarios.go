@@ -34,7 +34,7 @@ var scenarios = []scenario{
 	{"crash at every sync", crashAtEverySync},
 }
 
-// middle is a moment at which what Use has begun has not ended.
+// middle is a moment at which the work that Use began has not ended.
 const middle = 5 * time.Second
 
 // The part is used in turns, alone and in one commit with others, and works after a restart.
@@ -105,7 +105,7 @@ func inOneCommit(x *trial) {
 	x.use(9, succeeds)
 }
 
-// together has calls wait in the mailbox, so that they share commits.
+// together holds calls in the mailbox, so that they share commits.
 func (x *trial) together(calls func(call func(n int, then deed))) {
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -407,9 +407,9 @@ func story(x *trial) {
 // few is at how many syncs the short form crashes.
 const few = 2
 
-// crashAtEverySync counts the syncs of the story, and crashes the node at each of them in turn:
-// before it is done, with nothing of it kept and with half of it kept. Commits share syncs as it
-// happens, so a story may end before the last of them; if most do, the crashes test nothing.
+// crashAtEverySync counts the syncs of the story, and crashes the node at each of them in turn,
+// before it is done: with nothing of it kept and with half of it kept. The number of syncs varies,
+// so a story may end before the last of them; if most do, the crashes test nothing.
 func crashAtEverySync(t *testing.T, s *Subject) (faults []string) {
 	var syncs atomic.Int64
 	faults = try(t, s, func(x *trial) {
@@ -458,7 +458,7 @@ func crashAtEverySync(t *testing.T, s *Subject) (faults []string) {
 }
 
 // crashAt tells the story until sync k begins, and cuts the power then. It reports whether the
-// story came to it.
+// story reached sync k.
 func (x *trial) crashAt(k, unsynced int) bool {
 	var syncs atomic.Int64
 	var once sync.Once

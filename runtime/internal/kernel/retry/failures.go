@@ -30,7 +30,7 @@ type Failures struct {
 	crashes map[string]int // turns in a row that panicked, of actors that exist
 }
 
-// failed is the failure of an actor. damaged: its data is, so that it cannot be woken.
+// failed is the failure of an actor. damaged: its data is damaged, so that it cannot be woken.
 type failed struct {
 	host.Failure
 	damaged bool
@@ -91,7 +91,7 @@ func (f *Failures) Each(visit func(key string)) {
 	}
 }
 
-// Known returns the number of actors of which something is remembered.
+// Known returns the number of actors with a failure or crashes.
 func (f *Failures) Known() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

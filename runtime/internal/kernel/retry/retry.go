@@ -1,4 +1,4 @@
-// Package retry says when something that failed is tried again, and remembers the actors that have
+// Package retry computes when to try again after a failure, and remembers the actors that have
 // failed.
 package retry
 
@@ -39,6 +39,6 @@ func In(err error, d time.Duration) time.Duration {
 	return d
 }
 
-// Soon is the wait before another try of what hardly ever fails: a settlement, or the recovery of
-// messages.
+// Soon is the wait before another try of work that hardly ever fails: a settlement, or the recovery
+// of messages.
 const Soon = time.Second

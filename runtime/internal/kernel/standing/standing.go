@@ -1,5 +1,5 @@
-// Package standing knows which rows at 0 of the wake index an actor has. A start of the node finds
-// such a row: it says that work of the actor is under way that nothing else would take up again.
+// Package standing records which rows at 0 of the wake index an actor has. A start of the node
+// finds such a row: it means that work of the actor is under way that nothing else would take up.
 package standing
 
 import "github.com/cairn-run/cairn/keyspace"
@@ -25,7 +25,7 @@ const (
 // Of returns what is known of the row of a kind.
 func (s Set) Of(kind keyspace.WakeKind) State { return State(s >> (2 * kind) & 3) }
 
-// Note notes what is known of the row of a kind.
+// Note records what is known of the row of a kind.
 func (s *Set) Note(kind keyspace.WakeKind, is State) {
 	*s = *s&^(3<<(2*kind)) | Set(is)<<(2*kind)
 }

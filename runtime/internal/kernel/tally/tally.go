@@ -77,5 +77,5 @@ func (t *Tally) Take() Totals {
 // Size returns the bytes of keys and values that the actor has, as of its last commit or SetSize.
 func (t *Tally) Size() int64 { return t.size.Load() }
 
-// SetSize says what an actor has that was woken.
+// SetSize sets what an actor has that was woken.
 func (t *Tally) SetSize(bytes int64) { t.size.Store(bytes) }

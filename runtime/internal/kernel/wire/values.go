@@ -6,7 +6,7 @@ import "github.com/cairn-run/cairn/actor/host"
 // value gets from the encoding of a request to CBOR, in which it is stored, and back.
 
 // Named returns the index of the contract that a name belongs to: the one that declares it, else
-// that for names which nobody declares; -1 if there is none, or the name is not well formed.
+// the one for undeclared names; -1 if there is none, or the name is not well formed.
 func Named(n int, declared func(i int) string, name string) int {
 	if !ValidName(name) {
 		return -1
