@@ -19,10 +19,9 @@ import (
 // Invariants:
 //  1. It joins the hub in the turn that writes its record, and leaves it once: when it is closed,
 //     cut off, taken over, or when the actor or the node ends. The goroutine that removes it from
-//     the hub also updates the record.
-//  2. position is the sequence of the last event that the client was given or passed over. Pushed
-//     events up to it are dropped. While lagging, the next events are read from the actor's
-//     history, and nothing is buffered.
+//  2. position is the sequence of the last event that the client was given, or that was skipped for
+//     it. Pushed events up to it are dropped. While lagging, the next events are read from the
+//     actor's history, and nothing is buffered.
 //  3. end is set once. Then nothing more is buffered; buffered events are still delivered, unless
 //     the client closes its side.
 type LiveConnection struct {

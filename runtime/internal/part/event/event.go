@@ -79,7 +79,7 @@ func (h *Turn) Emit(event int, data []byte) error {
 	return h.Collect(event, data, "", nil)
 }
 
-// Collect adds an event, for the only connection that gets it, or for all that are subscribed but
+// Collect adds an event: for the connection to, or if to is "" for all that are subscribed, except
 // some.
 //
 // REQUIRES: t.Mu
@@ -171,7 +171,7 @@ func (h *Turn) leave() {
 	for i := range h.events {
 		e := &h.events[i]
 		if e.To != "" {
-			continue // it is for one client's eyes
+			continue // only one client may see it
 		}
 		declared, _ := Event(t.Actor.Type, e.Name)
 		changes = append(changes,
@@ -203,7 +203,7 @@ func (p *Part) Destroy(t *kernel.Turn) error {
 	return nil
 }
 
-// eventCore is what an awake actor remembers of its events.
+// eventCore caches the sequence of an awake actor's last event.
 type eventCore struct{ last cached.Value[uint64] }
 
 func eventCoreOf(c *kernel.Core) *eventCore {
@@ -219,7 +219,7 @@ func (*eventCore) Close(*kernel.Core) {}
 // Abandon implements kernel.Facet.
 func (*eventCore) Abandon(*kernel.Core) {}
 
-// LastSequence is the sequence of the last event that a turn which succeeded has emitted.
+// LastSequence returns the sequence of the last event that a successful turn has emitted.
 func LastSequence(c *kernel.Core) (uint64, error) {
 	return eventCoreOf(c).last.Get(c.Rows, func() (uint64, error) { return lastEvent(c.Rows) })
 }

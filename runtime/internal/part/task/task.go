@@ -156,7 +156,7 @@ func (h *Turn) Go(name string, f func(host.Task) error) error {
 // taskRetry is how long to wait for one of an actor's tasks to end.
 const taskRetry = time.Second
 
-// Run runs f, or the work of the task's owner, and counts the task off, however it ends.
+// Run runs f, or the work of the task's owner, and counts the task off, regardless of how it ends.
 func (t *Task) Run(f func(host.Task) error) {
 	var err error
 	returned := false
@@ -185,8 +185,7 @@ func (t *Task) Run(f func(host.Task) error) {
 	returned = true
 }
 
-// errTaskBroke is the error of a task that panicked or ended its goroutine, in what is recorded of
-// it.
+// errTaskBroke is the recorded error of a task that panicked or ended its goroutine.
 var errTaskBroke = host.Errorf(host.Crashed, "the task panicked or ended its goroutine")
 
 var errTaskOver = host.Errorf(host.FailedPrecondition,
@@ -314,9 +313,9 @@ type entry struct {
 	// instance: the turn may change the actor's state.
 	instance bool
 	do       func(*kernel.Core, *kernel.Turn) error
-	// begun is 1 when the turn has begun and 2 when the task has given up before that. From the
-	// first on, the task always waits for the end of the turn, because the running function is the
-	// task's own and shares its memory.
+	// begun is 1 when the turn has begun and 2 when the task has given up before that. Once the
+	// turn has begun, the task always waits for its end, because the running function is the task's
+	// own and shares its memory.
 	begun atomic.Int32
 	err   error // what the function returned
 }

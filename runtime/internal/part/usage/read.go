@@ -66,7 +66,7 @@ func days(in *usage.GetInput, today int64) (from, to int64, err error) {
 	return from, to, nil
 }
 
-// day reads a day that is not to come.
+// day reads a day that is not in the future.
 func day(text, field string, today int64) (int64, error) {
 	n, err := usage.ParseDay(text)
 	if err != nil {
@@ -79,14 +79,14 @@ func day(text, field string, today int64) (int64, error) {
 	return n, nil
 }
 
-// A sight is what is known of an actor that the store may not have.
+// A sight is the counts of an actor that the store may not have.
 type sight struct {
 	core   *kernel.Core // nil if it is not awake and counted
 	writes int          // of the shelf
-	more   tally.Totals // that is in no row
+	more   tally.Totals // counts that are in no row
 }
 
-// look returns what was counted of an actor and is in no row.
+// look returns the counts of an actor that are in no row.
 func (p *Part) look(addr host.Address) sight {
 	key := string(address.Append(nil, addr))
 	s := p.shelf(key)
@@ -110,14 +110,14 @@ func (p *Part) look(addr host.Address) sight {
 	return sight{c, s.writes, more}
 }
 
-// goesWith reports whether a snapshot that was taken since a look has what was seen then in none of
-// its rows.
+// goesWith reports whether none of the rows of a snapshot, taken since a look, has the counts of
+// that look.
 func (v sight) goesWith(p *Part, addr host.Address) bool {
 	now := p.look(addr)
 	return now.writes == v.writes && now.core == v.core
 }
 
-// A ledger is what is known of an actor: its rows, and what is in no row.
+// A ledger is the counts of an actor: its rows, and the counts that are in no row.
 type ledger struct {
 	days         []int64
 	rows         []row
@@ -125,10 +125,10 @@ type ledger struct {
 	more         tally.Totals
 }
 
-// maxTries is how often a ledger is read that a writing has changed meanwhile.
+// maxTries is how often a ledger is read again because it was written meanwhile.
 const maxTries = 10
 
-// open reads the ledger of an actor from a snapshot, and what its account knows.
+// open reads the ledger of an actor from a snapshot, and its counts in memory.
 func open(s *kernel.Kernel, addr host.Address, snapshot func() (*engine.Snapshot, error)) (l ledger, err error) {
 	p := kernel.PartOf[*Part](s)
 	for range maxTries {
@@ -150,8 +150,8 @@ func open(s *kernel.Kernel, addr host.Address, snapshot func() (*engine.Snapshot
 	return ledger{}, host.Errorf(host.Unavailable, "the usage of the actor is being written").Retry()
 }
 
-// read reads the rows of an actor. A damaged one is left out, and so is one of a day to come: the
-// clock was ahead when it was written.
+// read reads the rows of an actor. It leaves out a damaged row, and one of a future day: the clock
+// was ahead when that was written.
 func read(r *engine.Snapshot) (l ledger, err error) {
 	head, err := r.Head()
 	if err != nil {
@@ -205,7 +205,7 @@ func Usage(s *kernel.Kernel, ctx context.Context, q usage.Query) (usage.Page, er
 		return usage.Page{},
 			host.Errorf(host.InvalidArgument, "the cursor is not of an earlier page of this day").
 				With("field", "cursor")
-	case pages: // though the day is over by now
+	case pages: // even if the day is over by now
 		q.Day = of
 	}
 	if q.Day != "" {

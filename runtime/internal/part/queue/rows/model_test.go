@@ -71,7 +71,7 @@ func (m *model) drop(msg modelMessage) {
 	}
 }
 
-// expireAt notes that a row was put that expires.
+// expireAt records that a row was put that expires.
 func (m *model) expireAt(at int64) {
 	hour := at / time.Hour.Milliseconds()
 	if old, ok := m.expires[hour]; !ok || at < old {

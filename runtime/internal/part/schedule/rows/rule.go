@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A rule tells the ticks of a schedule, in Unix ms. One of clock, every and at is set.
+// A rule computes the ticks of a schedule, in Unix ms. One of clock, every and at is set.
 type rule struct {
 	clock         *clock
 	every, anchor int64

@@ -137,7 +137,7 @@ func (m *model) check(t *testing.T, rows engine.Reader, now time.Time, cfg *host
 }
 
 // TestStreamAgreesWithASlice does random things to a stream and to a slice, with turns that are
-// rolled back, power cuts and limits that change, and compares whatever can be read.
+// rolled back, power cuts and limits that change, and compares everything that can be read.
 func TestStreamAgreesWithASlice(t *testing.T) {
 	for seed := range *rounds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { modelRun(t, seed) })
@@ -197,7 +197,7 @@ func modelRun(t *testing.T, seed uint64) {
 					m.listed, m.updated = false, now
 				}
 			}
-		case 8: // what is due; a purge cuts whatever the limits no longer allow
+		case 8: // due work; a purge cuts items that the limits no longer allow
 			s.commit()
 			for _, w := range s.wakes() {
 				if w.Due <= now.UnixMilli() {

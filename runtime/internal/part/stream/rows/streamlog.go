@@ -45,8 +45,8 @@ type metaRecord struct {
 // fresh is a stream that was never written.
 func fresh() metaRecord { return metaRecord{Stored: 1, First: 1, Next: 1} }
 
-// check refuses what Append never writes, so that no later step can loop or run backwards on a
-// damaged row.
+// check refuses records that Append never writes, so that no later step can loop or run backwards
+// on a damaged row.
 func (m *metaRecord) check() error {
 	if m.Stored < 1 || m.Stored > m.First || m.First > m.Next || m.Dropped > m.Total || m.Next == 0 {
 		return &engine.CorruptError{Reason: "the bounds of a stream are out of order"}
@@ -82,8 +82,7 @@ func (l *Log) write(name string, m *metaRecord) error {
 	if err != nil {
 		return err
 	}
-	// An actor that is full must be able to close and to empty its streams; what fills it are the
-	// items.
+	// A full actor must be able to close and to empty its streams; only items fill it.
 	return l.rows.Put(keyspace.Stream.Append(nil, name), value, engine.PutOptions{Exempt: true})
 }
 
