@@ -16,15 +16,15 @@ import (
 // TurnKey finds the turn or query that a context belongs to.
 type TurnKey struct{}
 
-// Caller is what a call takes from the context that it comes with: the turn or query that makes it.
+// Caller is the source of a call, from the call's context: the turn or query that makes the call.
 type Caller struct {
-	Waiter *Turn // the turn that waits for this turn or query to end: itself, or the one that asked the query; may be nil
+	Waiter *Turn // the turn that waits for this turn or query to end: itself, or the caller of the query; may be nil
 	Span   span.Ref
 	Depth  int32 // how many calls deep
 	Kind   CallerKind
 }
 
-// A CallerKind says what makes a call.
+// A CallerKind is the kind of a caller.
 type CallerKind uint8
 
 // The kinds of callers.

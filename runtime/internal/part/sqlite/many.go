@@ -213,7 +213,7 @@ func (noKeys) Scan(_, _ []byte, _ func(key, value []byte) bool) error { return n
 // sqlToken matches a comment, a quoted text or name, a word, or one other character.
 var sqlToken = regexp.MustCompile(`(?s)--[^\n]*|/\*.*?(?:\*/|$)|'[^']*'|"[^"]*"|` + "`[^`]*`" + `|\[[^\]]*\]|\w+|.`)
 
-// writes reports whether one of the statements of a text that compiles is there to write. SQLite
+// writes reports whether one of the statements of a text that compiles is meant to write. SQLite
 // looks for the tables first.
 func writes(text string) bool {
 	verb, depth, before := false, 0, "" // of the statement: WITH may have more before the verb

@@ -55,7 +55,7 @@ type basePart struct {
 	has   func(key string) bool
 }
 
-// A gardener grows branches, and knows what each of them must have.
+// A gardener grows branches, and has a model of each.
 type gardener struct {
 	t        *testing.T
 	rnd      *rand.Rand
@@ -379,7 +379,7 @@ func (g *gardener) merge(source string, at engine.Version, target string, strate
 	from.parts[target] = append(from.parts[target], basePart{done, done.version, within})
 }
 
-// forgot reports whether a merge of a version was refused because something is no longer known.
+// forgot reports whether a merge of a version was refused because a merge was forgotten.
 func (g *gardener) forgot(at engine.Version, err error) bool {
 	g.t.Helper()
 	_, unknown := errors.AsType[*TrimmedError](err)
