@@ -30,7 +30,7 @@ type runs struct {
 	closed bool
 }
 
-// run runs the handler of a query and turns a panic, or one that ends its goroutine, into an error.
+// run runs the handler of a query and turns a panic, or the end of its goroutine, into an error.
 func (p *runs) run(r HandlerQuery, method int) ([]byte, error) {
 	q := p.take()
 	q.r, q.method = r, method

@@ -205,7 +205,7 @@ func (r *Query) Value(key any) any {
 	return r.Context.Value(key)
 }
 
-// spanValue returns what the context of the query's span has under a key. A handler that uses its
+// spanValue returns the value of a key in the context of the query's span. A handler that uses its
 // span gets one of its own, below that of the call, which is recorded when the query ends.
 func (r *Query) spanValue(key any) any {
 	to, s := r.Actor.Spans, r.from.Span.Span()

@@ -47,7 +47,7 @@ type Actor struct {
 	Remains  keyspace.ActorID
 	Attached attach.List // residents
 	Spans    span.Sink   // nil if nothing is recorded
-	Tally    tally.Tally // of what it does
+	Tally    tally.Tally // of its work
 
 	Mu        sync.Mutex
 	Mailbox   mailbox.Box[*Work] // guarded by Mu

@@ -27,7 +27,7 @@ const (
 type Group struct {
 	a       *Actor
 	Turns   int
-	took    time.Duration // what the turns took together
+	took    time.Duration // of all its turns
 	results []result      // set by the commit
 	// Changed: at least one turn wrote something.
 	Changed bool
@@ -182,7 +182,7 @@ func (c *Core) apply(g *Group, open *mark) (ok bool, err error) {
 			open.at, ok, err = c.space.CommitBefore(open.at, g.durable)
 		}
 		made = ok && err == nil
-		if made && g.Changed && !g.destroyed && !c.Bare { // once a caller knows that the actor is gone, no query may find it in memory
+		if made && g.Changed && !g.destroyed && !c.Bare { // once a caller may know that the actor is gone, no query may find it in memory
 			next = c.view(g.version, number, stored)
 		}
 		return next, made

@@ -50,7 +50,7 @@ type Kernel struct {
 	with   Composition
 	Parts  []Part
 	wakers map[keyspace.WakeKind]Waker
-	// Recoverers take up, at a start, what rows at 0 stand for.
+	// Recoverers continue, at a start, the work that rows at 0 stand for.
 	Recoverers map[keyspace.WakeKind]Recoverer
 	// Router carries the calls of turns and queries, and those from outside.
 	Router Router
@@ -104,7 +104,7 @@ type Router interface {
 	Route(ctx context.Context, r *host.Request, from *Caller) (host.Reply, error)
 }
 
-// A Composition is what a node is made of besides its kernel.
+// A Composition is the rest of a node besides its kernel.
 type Composition struct {
 	// Parts are asked in this order.
 	Parts []Part

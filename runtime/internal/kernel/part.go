@@ -112,7 +112,7 @@ type Recoverer interface {
 
 // A Retrier has work that waits until a failed actor is tried again.
 type Retrier interface {
-	// Retry continues it, because an operator lets the actor be tried at once.
+	// Retry continues that work, because an operator allows another try at once.
 	Retry(s *Kernel, t *Type, addr host.Address, id keyspace.ActorID) error
 }
 
@@ -196,7 +196,7 @@ type Resident interface {
 // A Survivor is attached to an actor, and continues what was under way when the core crashed.
 type Survivor interface{ Lost() }
 
-// A Participant is what a part has collected in a turn.
+// A Participant holds what a part collects in a turn.
 type Participant interface {
 	// Seal turns it into writes, after the handler has returned.
 	Seal(t *Turn) error
@@ -253,7 +253,7 @@ type Hooks struct {
 	Limiters   []Limiter
 }
 
-// Add records what a part does with actors of a type.
+// Add adds a part's hooks for actors of a type.
 func (h *Hooks) Add(p Part, t *Type) {
 	attach.Gather(&h.preparers, p)
 	attach.Gather(&h.risers, p)

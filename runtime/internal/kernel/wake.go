@@ -134,8 +134,8 @@ func (a *Actor) rise(epoch uint64, w *Work) (*Core, error) {
 	return c, bareErr
 }
 
-// wakeBare opens an actor without state and code: for operators, and to destroy one that does not
-// wake.
+// wakeBare opens an actor without state and code: for operators, and to destroy an actor that does
+// not wake.
 func (a *Actor) wakeBare(epoch uint64, w *Work) (*Core, error) {
 	c, err := a.open(epoch, w, true)
 	if err != nil {
@@ -182,7 +182,7 @@ func (a *Actor) open(epoch uint64, w *Work, bare bool) (*Core, error) {
 		}
 	}
 	if c.space, err = open(c.ID); bare && w.destroys() && errors.Is(err, &engine.CorruptError{}) {
-		c.space, err = s.Store.NewSpace(c.ID) // whatever it has goes
+		c.space, err = s.Store.NewSpace(c.ID) // the new space removes all rows
 	}
 	if err != nil {
 		if a.Left() && errors.Is(err, engine.ErrDestroyed) {

@@ -105,7 +105,7 @@ func TestTurnIsNotCommittedOnceItsAbandonmentHasBegun(t *testing.T) {
 	a.Weight.Sleep(&a.Kernel.Memory)
 	a.Mu.Unlock()
 	turn.Work.Fail(host.Errorf(host.DeadlineExceeded, "nothing of the turn was kept"))
-	// The goroutine that runs the actor may be the first to tell, too.
+	// The goroutine that runs the actor may also be the first to answer.
 	code := host.CodeOf(<-reply)
 	fatalIf(t, code != host.DeadlineExceeded && code != host.Unavailable, "the caller was told %v", code)
 	n := a.Applied.Load()

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// sends makes the actor "sender" send messages to the actor "receiver", each of which does a deed.
+// sends posts messages from the actor "sender" to the actor "receiver", each of which does a deed.
 func (g *stage) sends(deeds ...deed) {
 	g.t.Helper()
 	g.must("sender", func(_ *puppet, h host.Turn) error {

@@ -83,7 +83,7 @@ func complete(b []byte, r any) []byte {
 	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct || len(b) == 0 {
 		return nil
 	}
-	fields := t.Elem().NumField() - 1 // all but the one that makes it an array
+	fields := t.Elem().NumField() - 1 // all except the one that makes it an array
 	have := int(b[0]) - arrays
 	if have < 0 || have >= fields || fields > most {
 		return nil

@@ -107,7 +107,7 @@ func (f *follower) add(set *engine.ChangeSet) {
 	}
 }
 
-// take returns what is held, and how many records are missing after it.
+// take returns the held change sets, and how many records are missing after them.
 func (f *follower) take() (held []*engine.ChangeSet, missed uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,7 +153,7 @@ func (l *Live) leave(f *follower) {
 	l.following.Add(-1)
 }
 
-// tell calls visit for what is held, and for what follows.
+// tell calls visit for the held records, and for those after them.
 func (f *follower) tell(ctx context.Context, stop <-chan struct{}, visit func(*changes.Record) error) error {
 	for {
 		select {

@@ -184,7 +184,7 @@ func wakeText(w *engine.Wake) string {
 	return fmt.Sprintf("a row of kind %s of %s, due %d, %q %q", w.Kind, w.ID, w.Due, w.Name, w.Instance)
 }
 
-// dump returns what the store has, by names for people.
+// dump returns the content of the store, by names for people.
 func (x *trial) dump() map[string]string {
 	all := make(map[string]string)
 	page, err := x.store.Actors(engine.ActorsQuery{Namespace: namespace})

@@ -59,7 +59,7 @@ func each(rows engine.Reader, kind byte, f func(n int, value []byte)) error {
 	return err
 }
 
-// counted is what the probe remembers of an awake actor: how many uses have work under way.
+// counted has the probe's count for an awake actor: how many uses have work under way.
 type counted struct {
 	p    *probe
 	open cached.Value[int]
@@ -168,7 +168,7 @@ func (p *probe) show(n int) {
 	p.shown[n] = true
 }
 
-// A probeTurn tells a client of a use.
+// A probeTurn notifies a client of a use.
 type probeTurn struct {
 	p *probe
 	n int

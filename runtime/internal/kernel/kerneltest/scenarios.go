@@ -67,7 +67,7 @@ func creationFails(x *trial) {
 	x.settle()
 }
 
-// A turn fails after it has used the part. What the part remembers must be what the store has.
+// A turn fails after it has used the part. The memory of the part must agree with the store.
 func turnFails(x *trial) {
 	x.use(1, succeeds)
 	x.settle()
@@ -208,7 +208,7 @@ func durableFirst(x *trial) {
 	x.check(false)
 }
 
-// The actor sleeps in the middle of what the part has under way.
+// The actor sleeps in the middle of the part's work.
 func sleeps(x *trial) {
 	x.use(1, succeeds)
 	x.meet()
@@ -258,7 +258,7 @@ func paused(x *trial) {
 	x.use(4, succeeds)
 }
 
-// The node stops in order in the middle. The next start finds what is under way by its row at 0.
+// The node stops in order in the middle. The next start finds the begun work by its row at 0.
 func restarted(x *trial) {
 	x.use(1, succeeds)
 	x.use(2, succeeds)

@@ -3,14 +3,14 @@
 // every sync, sleep, pause, restart, and destruction with work under way.
 //
 // A test describes its part in a [Subject]: how a turn uses it, what the part shows of that, and
-// how what the turn has begun ends. The suite knows no part. It checks the same claims for each:
+// how the begun work ends. The suite knows no part. It checks the same claims for each:
 //
 //  1. A turn that was acknowledged is there after a crash. A turn that was not is there whole or
-//     not at all, and what a client has seen of it is there.
+//     not at all, and it is there if a client has seen anything of it.
 //  2. A turn that fails leaves no key, no row of the wake index, no change and no event, and the
 //     part remembers nothing of it.
 //  3. Nothing leaves before the turn that caused it is durable.
-//  4. What a turn has begun ends once, whatever happens before: sleep, restart, pause, crash.
+//  4. Work that a turn has begun ends once, even after a sleep, restart, pause or crash.
 //  5. Nothing of an actor that was destroyed is left: no key, no row of the wake index, nothing in
 //     memory. Nothing of it ends in its successor.
 //  6. An actor that has nothing to do leaves memory, and after Close no goroutine is left.

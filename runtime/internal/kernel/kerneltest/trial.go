@@ -167,13 +167,13 @@ func (x *trial) stop() {
 	}
 }
 
-// crash cuts the power and starts the node on what is left.
+// crash cuts the power and starts the node on the remaining data.
 func (x *trial) crash() {
 	x.off(1, 0)
 	x.start()
 }
 
-// off cuts the power. Of what was not synced, unsynced percent are kept.
+// off cuts the power. Of the data that was not synced, unsynced percent are kept.
 func (x *trial) off(seed uint64, unsynced int) {
 	x.cut.Store(true)
 	x.k.Halt()

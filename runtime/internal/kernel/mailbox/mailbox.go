@@ -161,8 +161,8 @@ func (b *Box[T]) Drain() []T {
 	return items
 }
 
-// A Batch is what was taken from a box. It gives each item out once, to its owner. Revoke puts the
-// rest back.
+// A Batch has items that were taken from a box. It gives each item out once, to its owner. Revoke
+// puts the rest back.
 type Batch[T any] struct {
 	box     *Box[T]
 	entries []entry[T]   // changed by the owner, under the mutex of the box

@@ -9,7 +9,7 @@ import (
 // QuickTurn is how long a turn may usually take to share a commit with the turns before it.
 const QuickTurn = 500 * time.Microsecond
 
-// The least and the most that a caller is told to wait for room in a mailbox.
+// The least and the most that a caller must wait for room in a mailbox.
 const (
 	MinDrain = 10 * time.Millisecond
 	MaxDrain = time.Second

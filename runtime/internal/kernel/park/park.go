@@ -13,8 +13,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
-// A Lot has the paused actors: what is durable of it, from the start of the node on. An actor is
-// named by the key of its address. The zero value has none.
+// A Lot has the actors whose pause is durable, from the start of the node on. An actor is named by
+// the key of its address. The zero value has none.
 //
 // A paused actor runs none of its code for others: calls, messages, alarms and turns of tasks are
 // refused with code actor_paused, and a caller that delivers something that must not be lost parks
@@ -133,7 +133,7 @@ func (p *Lot) Pause(key string, pause host.Pause) {
 // begun.
 const resumedFor = time.Hour
 
-// Resume records that an actor is no longer paused, and returns what was parked.
+// Resume records that an actor is no longer paused, and returns its parked functions.
 func (p *Lot) Resume(key string) (parked []func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,7 +22,7 @@ type Request struct {
 	Input  []byte
 }
 
-// A Reply is what a call returned.
+// A Reply is the result of a call.
 type Reply struct {
 	Version engine.Version // of the turn
 	Output  []byte

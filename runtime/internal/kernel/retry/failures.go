@@ -121,8 +121,8 @@ func (f *Failures) Blocked(key string, name fmt.Stringer) error {
 	return e.With("reason", x.Public).Retry()
 }
 
-// Forget drops what is remembered of an actor, which may be tried at once. It reports whether the
-// actor had failed.
+// Forget drops the failures and crashes of an actor, which may be tried at once. It reports whether
+// the actor had failed.
 func (f *Failures) Forget(key string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

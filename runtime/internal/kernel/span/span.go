@@ -123,7 +123,7 @@ func Since(t time.Time) time.Duration {
 // A Ref holds a span in little room. The zero Ref holds none.
 type Ref struct{ s *host.Span }
 
-// untraced is what a Ref to host.Untraced points to.
+// untraced is the target of a Ref to host.Untraced.
 var untraced = host.Untraced
 
 // RefTo returns a Ref to a span, which takes memory if it is one.
@@ -137,7 +137,7 @@ func RefTo(s host.Span) Ref {
 	return Ref{}
 }
 
-// Span returns what the Ref holds.
+// Span returns the span of the Ref.
 func (r Ref) Span() host.Span {
 	if r.s == nil {
 		return host.Span{}

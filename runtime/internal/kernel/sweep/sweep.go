@@ -37,7 +37,7 @@ const (
 	maxAgain = 10 * time.Second
 )
 
-// State says what a value does.
+// A State is the state of a value.
 type State struct {
 	Busy  bool          // it cannot sleep: it runs, or sleeps already
 	Works bool          // something works for it, and says itself when it has ended

@@ -19,7 +19,7 @@ import (
 // exactly the view's version.
 type View struct {
 	Version engine.Version
-	Commit  uint64 // the commit that must be durable before what the view shows may leave
+	Commit  uint64 // the commit that must be durable before answers from the view may leave
 	Stored  []byte // the state
 	ID      keyspace.ActorID
 	Of      *attach.List // to the core that committed it; nil if none did

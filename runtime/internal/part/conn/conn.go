@@ -263,9 +263,9 @@ func subscribe(t *kernel.Turn, l *LiveConnection, names []string) (added []strin
 	return l.follow(&rec, names), nil
 }
 
-// follow lets the client get the events that its record has, and returns the names of new ones. An
-// earlier end of the connection may have subscribed to them. It does so before the turn is durable,
-// because the next events may share its commit.
+// follow adds the events of the record to the client's subscriptions, and returns the names of new
+// ones. An earlier end of the connection may have subscribed to them. It does so before the turn is
+// durable, because the next events may share its commit.
 func (l *LiveConnection) follow(rec *connectionRecord, names []string) (added []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -273,7 +273,7 @@ func admit(t *kernel.Turn, id string, rec *connectionRecord, r *host.ConnectRequ
 	}
 	since := last
 	if r.HasAfter {
-		since = 0 // what the client missed is for it, too
+		since = 0 // the client also gets the events that it missed
 	}
 	for _, name := range r.Events {
 		rec.Events = append(rec.Events, subscriptionRecord{Name: name, After: since})

@@ -145,7 +145,7 @@ func (h *Turn) Seal(t *kernel.Turn) error {
 	return nil
 }
 
-// Collected counts what is in no row before the seal. REQUIRES: Turn.Mu
+// Collected counts events that are in no row before the seal. REQUIRES: Turn.Mu
 func (h *Turn) Collected() int { return len(h.events) }
 
 // number gives the events their sequences, and returns the last.

@@ -125,7 +125,7 @@ type eventBatch struct {
 	Commit CommitName // of the turn; those of one commit are handed out one right after the other
 	events []PublishedEvent
 	size   int          // of all events
-	bytes  int64        // what the batch counts for
+	bytes  int64        // the size of the batch in Held
 	refs   atomic.Int64 // clients' holds, and pushing until all are known
 }
 

@@ -35,7 +35,7 @@ type Subscription struct {
 	buffer   []*eventBatch
 	Count    int           // events in buffer
 	bytes    int           // and their size
-	hand     []*eventBatch // what the last Next returned
+	hand     []*eventBatch // the result of the last Next
 	page     PageHold
 	lagging  bool // events were dropped from the buffer, or may stand in the history
 	end      *host.Error
@@ -164,7 +164,7 @@ func (s *Subscription) drop() {
 	s.Count, s.bytes = 0, 0
 }
 
-// releaseBatches releases batches, and returns what is left of the memory of the slice.
+// releaseBatches releases batches, and returns the slice emptied, to keep its memory.
 func releaseBatches(held []*eventBatch) []*eventBatch {
 	for _, b := range held {
 		b.Release(1, len(b.events))
@@ -288,7 +288,7 @@ func (s *Subscription) Next(ctx context.Context) (host.Delivery, error) {
 	}
 }
 
-// dropEnded reports whether the subscription has ended, and drops what it holds then.
+// dropEnded reports whether the subscription has ended, and then drops its events.
 func (s *Subscription) dropEnded() bool {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
@@ -326,7 +326,7 @@ func (s *Subscription) catchUp(ctx context.Context) (d host.Delivery, more bool,
 		return d, false, err
 	}
 	if s.adopting && s.dropEnded() {
-		return d, false, nil // what was read may be a successor's
+		return d, false, nil // the events may be a successor's
 	}
 	if page.ID != life && !life.IsZero() && (page.ID.IsZero() || !s.adopting) {
 		s.finish(fault.Destroyed()) // its kept events are gone, too

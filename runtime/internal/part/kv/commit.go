@@ -191,7 +191,7 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 		case in.Branch != "": // it has no watchers and no indexes
 		case d.Changed:
 			h.changed(m)
-		case m.Op == kvrows.Delete: // what it removed had expired
+		case m.Op == kvrows.Delete: // the removed entry had expired
 			h.index(m.Key)
 		case m.Op == kvrows.DeleteRange && m.Where == nil:
 			h.indexRange(m.Key, m.End)

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 )
 
-// dirt is what may differ from what a watcher has, with the versions that changed it.
+// dirt marks keys that may differ from the watcher's entries, with the versions that changed them.
 type dirt struct {
 	all    bool
 	keys   map[string]engine.Version
@@ -44,7 +44,7 @@ func (d *dirt) add(o *dirt) {
 	}
 }
 
-// after returns what was marked after a version.
+// after returns the marks after a version.
 func (d *dirt) after(version engine.Version) dirt {
 	if d.last <= version {
 		return dirt{}

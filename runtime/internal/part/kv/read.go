@@ -106,8 +106,8 @@ func (w *watch) candidates(rows engine.Reader, d *dirt, due []string) ([]string,
 	return keys, nil
 }
 
-// all returns the keys of all entries that differ from what the watcher has. If the watcher does
-// not use the first state, all records that state as known.
+// all returns the keys of all entries that differ from the watcher's. If the watcher does not use
+// the first state, all records that state as known.
 func (w *watch) all(rows engine.Reader) (keys []string, err error) {
 	size, gone := 0, make(map[string]bool, len(w.known))
 	for key := range w.known {
@@ -297,7 +297,7 @@ func (w *watch) named(key string) bool {
 	return ok
 }
 
-// note records what the watcher has now.
+// note records the watcher's present entry.
 func (w *watch) note(r reading) {
 	before, known := w.known[r.key]
 	if known {

@@ -341,7 +341,7 @@ func (t *renderer) late() *host.Error {
 }
 
 func (t *renderer) enter() (string, error) {
-	if t.depth++; t.depth > 1+kv.MaxTemplates { // the first is the one that is rendered
+	if t.depth++; t.depth > 1+kv.MaxTemplates { // the first is the rendered one
 		return "", host.OverLimit("templates inside of each other", kv.MaxTemplates, int64(t.depth-1))
 	}
 	return "", t.tick()

@@ -157,7 +157,7 @@ func creatable(s *kernel.Kernel, id keyspace.ActorID, addr host.Address) (keyspa
 	return id, nil
 }
 
-// errRepin: the message is bound to no incarnation, or to one that never came to be; its sender
+// errRepin: the message is bound to no incarnation, or to one that never was created; its sender
 // must bind it.
 var errRepin = errors.New("mail: message must be bound to its target")
 
@@ -293,7 +293,7 @@ type outgoing struct {
 type binding struct {
 	sender  *sender
 	channel *channel
-	id      keyspace.ActorID // what they are bound to
+	id      keyspace.ActorID // the incarnation that they are bound to
 	of      int              // how many must be bound; 0 until the first turn
 	bound   int              // how many are, durably
 	part    []outgoing       // the ones that the last turn bound

@@ -47,7 +47,7 @@ func HandleMessages(p *mail.Part) {
 	})
 }
 
-// runUndeliverable tells the run that sent a message that the message cannot be handled.
+// runUndeliverable notifies the run that sent a message that the message cannot be handled.
 func runUndeliverable(t *kernel.Turn, m *mail.MessageRecord, e *host.Error) error {
 	out := wfhost.Outgoing{To: workflow.Destination{Type: m.Type, Key: m.Key}, Body: m.Input}
 	if err := tolerate(t.Core, wfhost.Undeliverable(&RunRows{H: t, exempt: true}, &out, e)); err != nil {

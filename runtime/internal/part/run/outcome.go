@@ -13,7 +13,7 @@ import (
 // maxOutcome is the largest output that is kept in memory, in bytes.
 const maxOutcome = 1 << 10
 
-// An outcome is the answer to callers that ask for the result of a run. Immutable.
+// An outcome is the answer to callers that wait for the result of a run. Immutable.
 type outcome struct {
 	run      string
 	workflow string
@@ -50,7 +50,7 @@ func (o *outcome) result(on kernel.Target) (out host.WorkflowResultOutput, err e
 type known struct {
 	mu     sync.Mutex
 	of     *outcome
-	writes uint64 // turns with events of the run's life, to tell whether a write is still the last when it is durable
+	writes uint64 // turns with events of the run's life, to check whether a write is still the last when it is durable
 	lives  bool   // the last of them began a run
 }
 

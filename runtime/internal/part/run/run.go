@@ -29,7 +29,7 @@ type runRecord struct {
 	Asked bool
 	// Children: it waits for runs of other actors.
 	Children bool
-	// Listed is the reason with which the node's list of paused runs has the run, "" if it is not
+	// Listed is the reason under which the node's list of paused runs has the run, "" if it is not
 	// paused.
 	Listed string
 }

@@ -16,7 +16,7 @@ type advancing struct {
 	stall
 }
 
-// A stall is what the watchdog has seen of a workflow function that does not move. Only the
+// A stall has the watchdog's observations of a workflow function that does not move. Only the
 // watchdog uses it.
 type stall struct {
 	moves   uint64

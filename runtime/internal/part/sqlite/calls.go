@@ -62,7 +62,7 @@ func execSQL(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.SQLInput
 		return host.SQLOutput{}, host.OverLimit("bytes of the reason", park.MaxReason, int64(n)).With("field", "reason")
 	}
 	by := "operator"
-	if a.Type.OpenSQL { // it is not known to be an operator, whatever reason it gives
+	if a.Type.OpenSQL { // it may not be an operator, regardless of the reason it gives
 		by = "caller"
 		if p := a.Kernel.Pauses.Of(a.Key); p != nil {
 			return host.SQLOutput{}, park.Refusal(a.Address, p)

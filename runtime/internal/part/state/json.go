@@ -148,7 +148,7 @@ func appendMap(dst []byte, m map[any]any) []byte {
 	return append(dst, '}')
 }
 
-// A fault is what is wrong with a value of a JSON text.
+// A fault is an error in a value of a JSON text.
 type fault struct{ path, reason string }
 
 func (f *fault) Error() string { return strings.TrimPrefix(f.path+": "+f.reason, ": ") }
@@ -323,7 +323,7 @@ func lost(given, made any, path string) string {
 		}
 		for i := range g {
 			at := path + "[" + strconv.Itoa(i) + "]"
-			if i >= len(m) { // an array of Go drops what it has no room for
+			if i >= len(m) { // an array of Go drops elements beyond its length
 				if !empty(g[i]) {
 					return at
 				}

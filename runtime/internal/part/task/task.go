@@ -103,7 +103,7 @@ type taskOwner interface {
 	//
 	// REQUIRES: crew.mu
 	Begun()
-	// Work is what the task runs.
+	// Work is the function of the task.
 	Work()
 	// Lost is called when the task is about to be left behind. It may return all the same.
 	Lost()
@@ -116,7 +116,7 @@ func (t *Task) Set(k *crew, name string, of host.Span, owner taskOwner) {
 	t.from = kernel.Caller{Kind: kernel.FromBeside, Span: span.RefTo(of)}
 }
 
-// kind says what the task is, for profiles and traces.
+// kind returns the kind of the task, for profiles and traces.
 func (t *Task) kind() string {
 	if t.Owner != nil {
 		return "step"
@@ -401,7 +401,7 @@ func (e *entry) TurnedAway(c *kernel.Core, w *kernel.Work) bool {
 	return true
 }
 
-// Run implements kernel.Job: a turn that a task asks for.
+// Run implements kernel.Job: it runs a turn for a task.
 func (e *entry) Run(c *kernel.Core, w *kernel.Work) {
 	if !e.begun.CompareAndSwap(0, 1) {
 		return // the task has given up

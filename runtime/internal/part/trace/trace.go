@@ -252,7 +252,7 @@ func (j *journal) flushTo(c *kernel.Core) bool {
 	}
 	if !begun {
 		if early(err) {
-			b.Committed(err) // others may write until the next core comes, so what is stored is read again
+			b.Committed(err) // others may write until the next core comes, so the stored rows are read again
 			return false
 		}
 		// they are dropped: waiting spans would pile up without end

@@ -104,7 +104,7 @@ func (p *Part) look(addr host.Address) sight {
 	if c != nil {
 		more = s.of(c)
 	}
-	if a != nil && !p.Off { // what a core that is about to close has counted is still in the tally
+	if a != nil && !p.Off { // the counts of a core that is about to close are still in the tally
 		more = more.Add(a.Tally.Totals())
 	}
 	return sight{c, s.writes, more}
@@ -121,7 +121,7 @@ func (v sight) goesWith(p *Part, addr host.Address) bool {
 type ledger struct {
 	days         []int64
 	rows         []row
-	born, stored int64 // the day of its creation, and what it has stored now
+	born, stored int64 // the day of its creation, and its present size
 	more         tally.Totals
 }
 
@@ -170,8 +170,8 @@ func read(r *engine.Snapshot) (l ledger, err error) {
 	return l, err
 }
 
-// work returns what the actor did on a day. On a day without a row it did nothing, and has stored
-// what it had before the next row or after the last one.
+// work returns the usage of an actor on a day. On a day without a row it did nothing, and its size
+// is that before the next row or after the last one.
 func (l *ledger) work(day, today int64) usage.Work {
 	r := row{Stored: l.stored}
 	switch i, found := slices.BinarySearch(l.days, day); {

@@ -19,7 +19,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// A Part writes what the kernel's tallies have counted.
+// A Part writes the counts of the kernel's tallies.
 //
 //  1. What was counted is in one place: in the tally, on the shelf of the actor, or in the row of
 //     the day. It moves from one to the other while the shelf is locked.

@@ -24,7 +24,7 @@ type held struct {
 
 type state map[string]held
 
-// living is what has not expired by a time.
+// living returns the entries that have not expired by a time.
 func (s state) living(now int64) state {
 	out := maps.Clone(s)
 	maps.DeleteFunc(out, func(_ string, h held) bool { return h.expire != 0 && h.expire <= now })
@@ -490,7 +490,7 @@ func TestBranchesHaveWhatWasWrittenToThem(t *testing.T) {
 		past < 150, "%d conflicts, %d merges and %d answers about the past are too few", conflicts, merges, past)
 }
 
-// clear removes all branches, and looks for what they leave behind.
+// clear removes all branches, and checks that they leave nothing behind.
 func (g *gardener) clear(keeps bool) {
 	for len(g.branches) > 1 {
 		for name, b := range g.branches {

@@ -18,7 +18,7 @@ import (
 type Check struct {
 	// Key is packed, and so is End, which only Unchanged uses.
 	Key, End []byte
-	// Want is what is demanded.
+	// Want is the condition.
 	Want Want
 	// Version is the version that the entry must have, if Want is AtVersion.
 	Version uint64
@@ -41,7 +41,7 @@ const (
 	Unchanged
 )
 
-// An Op is what a Mutation does.
+// An Op is the operation of a Mutation.
 type Op uint8
 
 // The operations.
@@ -70,7 +70,7 @@ type Mutation struct {
 	Expiry   Expiry
 	// Where reports whether DeleteRange removes an entry; nil is all.
 	Where func(*engine.Entry) (bool, error)
-	// Done is what it did; zero before Apply.
+	// Done is the effect; zero before Apply.
 	Done Done
 }
 
@@ -78,7 +78,7 @@ type Mutation struct {
 type Expiry struct {
 	At  int64
 	Set bool // At counts; otherwise an entry that Put stores, or that is new, has Default, and another one stays as it was
-	// Default is what the scope of the entry says.
+	// Default is the expiry by the scope of the entry.
 	Default int64
 }
 

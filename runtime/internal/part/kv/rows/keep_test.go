@@ -37,7 +37,7 @@ func (g *gardener) wild() {
 	}
 }
 
-// reads checks what a pin shows of a branch.
+// reads checks the entries of a branch at a pin.
 func (g *gardener) reads(p pinned, name string) {
 	g.t.Helper()
 	want, had := p.was[name]

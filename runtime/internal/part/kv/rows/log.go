@@ -124,7 +124,7 @@ func (s *Store) log(sc *Scope, e Event) error {
 func (s *Store) appendLog(events [][]byte, exempt bool) (last uint64, err error) {
 	keep := *s.scopes.logKept()
 	for _, e := range events {
-		keep.Bytes = max(keep.Bytes, int64(len(e))) // the last event is kept, regardless of its size
+		keep.Bytes = max(keep.Bytes, int64(len(e))) // the last event is kept at any size
 	}
 	s.logged = true
 	return s.scopes.Log.Append(s.WriteSet, s.Now(), &keep, events, exempt)
@@ -177,7 +177,7 @@ func (l *rangeLog) add(sc *Scope, key []byte, kind Kind) error {
 	return l.write()
 }
 
-// write appends what was added.
+// write appends the added events.
 func (l *rangeLog) write() error {
 	if len(l.events) == 0 {
 		return nil

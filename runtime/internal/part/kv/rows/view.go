@@ -150,7 +150,7 @@ func (v *View) each(start, end []byte, reverse, keys bool) iter.Seq2[Found, erro
 func Differing(a, b *View, start, end []byte, pass func() (bool, error)) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for _, v := range []*View{a, b} {
-			if err := v.lines[0].covers(start, end); err != nil { // what is gone leaves no row
+			if err := v.lines[0].covers(start, end); err != nil { // a removed entry leaves no row
 				yield(nil, err)
 				return
 			}

@@ -26,7 +26,7 @@ const (
 // suffixes tell the indexes of kind 18 apart; they stand after the name of the queue.
 var suffixes = [indexes]string{lockedIndex: "/locked", ttlIndex: "/ttl", deadIndex: "/dead"}
 
-// appendIndex appends what the keys of an index of a queue begin with.
+// appendIndex appends the prefix of the keys of an index of a queue.
 func appendIndex(b []byte, ix index, queue string) []byte {
 	if ix == readyIndex {
 		return keyspace.QueueReady.Prefix(b, queue)

@@ -41,7 +41,7 @@ func (s *Set) Due(queue string, row int64) error {
 	return nil
 }
 
-// catchUp does what is due, at most maxDue of it.
+// catchUp does the due work of a queue, at most maxDue of it.
 func (s *Set) catchUp(l *line) error {
 	left, bytes := maxDue, s.share(maxReceiveBytes)
 	for ix := delayedIndex; ix < indexes; ix++ {

@@ -149,7 +149,7 @@ func (f *front) append(b []byte) []byte {
 	return b
 }
 
-// mostRuns bounds what is decoded: all priorities with all their runs.
+// mostRuns bounds the runs that are decoded: all priorities with all their runs.
 const mostRuns = maxRuns * (2*1_000 + 1)
 
 // decode reads what append wrote and checks the claims, as far as it can without the index.

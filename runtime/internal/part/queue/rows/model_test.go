@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// modelMessage is a message as the model knows it.
+// modelMessage is a message of the model.
 type modelMessage struct {
 	id, sent                int64
 	queue, body, dedup      string

@@ -155,7 +155,7 @@ func (s *Set) load(queue string, cfg host.Queue) (*line, error) {
 	return l, nil
 }
 
-// fail breaks the Set: what it did is not complete.
+// fail breaks the Set: its work is not complete.
 func (s *Set) fail(err error) error {
 	if s.broken == nil && err != nil {
 		s.broken = err

@@ -16,5 +16,5 @@
 //
 // A run that fails is recorded, and a recurring schedule waits for its next tick. A schedule for
 // one moment is tried again as an alarm is, until it succeeds; with that, it and its history are
-// gone. [clock] says what daylight saving does.
+// gone. [clock] defines the effect of daylight saving.
 package schedulerows

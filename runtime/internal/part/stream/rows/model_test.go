@@ -17,7 +17,7 @@ import (
 
 var rounds = flag.Uint64("rounds", 20, "how often the random test runs, each time with another seed")
 
-// model is one stream as a slice: what the rows must agree with.
+// model is one stream as a slice, with which the rows must agree.
 type model struct {
 	items         []modelItem // kept
 	next          uint64
@@ -46,7 +46,7 @@ func (m *model) bytes() (n int64) {
 	return n
 }
 
-// live is the model as of now, without what is too old.
+// live is the model as of now, without items that are too old.
 func (m *model) live(cfg *host.Stream, now time.Time) *model {
 	c := m.clone()
 	for cfg.Age > 0 && len(c.items) > 0 && !c.items[0].time.Add(cfg.Age).After(now) {
@@ -76,7 +76,7 @@ func (m *model) arm(cfg *host.Stream) {
 	}
 }
 
-// cut drops what the limits do not allow.
+// cut drops items that the limits do not allow.
 func (m *model) cut(cfg *host.Stream, now time.Time) {
 	m.items = m.live(cfg, now).items
 	for len(m.items) > cfg.Items || m.bytes() > cfg.Bytes {

@@ -67,7 +67,7 @@ func readMeta(rows engine.Reader, name string) (m metaRecord, found bool, err er
 
 // A Log writes an actor's streams in one turn.
 type Log struct {
-	// Exempt lets items make a full actor larger.
+	// Exempt: items may make a full actor larger.
 	Exempt bool
 
 	rows engine.Writer
@@ -109,7 +109,7 @@ func (l *Log) Append(cfg *host.Stream, name string, items [][]byte) (uint64, err
 	m.Last = max(l.now, old.Last)
 	m.Updated = l.now
 	m.Next += uint64(len(items))
-	batch := make([]item, len(items)) // what the search below asks for before it is written
+	batch := make([]item, len(items)) // the search below reads it before it is written
 	for i, data := range items {
 		batch[i] = item{seq: old.Next + uint64(i), time: m.Last, before: m.Total, data: data}
 		m.Total += uint64(len(data))
