@@ -2,6 +2,6 @@
 // has its effect.
 //
 // A call of an operator's method has an [Entry]. The router makes it and puts it into the context
-// of the call; the turn of the method writes it. What a verb changes beside the actor, its part
-// tells the entry by Before and After.
+// of the call; the turn of the method writes it. The part of the method passes the entry other
+// changes of the verb by Before and After.
 package audit

@@ -20,7 +20,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// maxValue is how much of an input, and of what was before and after, a record has.
+// maxValue bounds an input, and a value before and after, in a record.
 const maxValue = 4 << 10
 
 // An Entry is the record of a call that is under way. Its claims:
@@ -55,8 +55,8 @@ type row struct {
 
 type entryKey struct{}
 
-// BesideKey finds the actor, a *kernel.Actor, whose goroutine beside its turns makes a call, in the
-// context of that.
+// BesideKey finds the actor, a *kernel.Actor, in the context of a call that a goroutine beside its
+// turns makes.
 type BesideKey struct{}
 
 // Begin makes the entry of a call: of a verb with an input in JSON, made by a turn or query unless
@@ -100,7 +100,7 @@ func (l *Log) entry(ctx context.Context, verb string, from *kernel.Caller) *Entr
 	return e
 }
 
-// plain returns a text from outside as a record can have it: in UTF-8, or the record could not be
+// plain returns a text from outside in a form for a record: in UTF-8, so that the record can be
 // read, and not long.
 func plain(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
@@ -113,7 +113,7 @@ func plain(s string) string {
 	return s
 }
 
-// Of returns the entry of the call that work is done for; nil if it has none.
+// Of returns the entry of the call that work belongs to; nil if it has none.
 func Of(ctx context.Context) *Entry {
 	if ctx == nil {
 		return nil
@@ -122,8 +122,7 @@ func Of(ctx context.Context) *Entry {
 	return e
 }
 
-// Join has a turn write the entry, if the turn succeeds. A turn that is done once more joins it
-// once more.
+// Join makes a turn write the entry, if the turn succeeds. A turn that is repeated joins it again.
 func (e *Entry) Join(t *kernel.Turn) {
 	if e == nil {
 		return
@@ -142,28 +141,28 @@ func (e *Entry) Verb() string {
 	return e.row.Verb
 }
 
-// Before says what was there before the verb: JSON, or a pointer to a value that has a form in it.
+// Before sets the value before the verb: JSON, or a pointer to a value that has a form in it.
 func (e *Entry) Before(v any) {
 	if e != nil {
 		e.row.Before = shortOf(v)
 	}
 }
 
-// After says what is there after it. Without that, it is the output of the method.
+// After sets the value after the verb. Without that, it is the output of the method.
 func (e *Entry) After(v any) {
 	if e != nil {
 		e.row.After = shortOf(v)
 	}
 }
 
-// Output says what the output of the method is.
+// Output sets the output of the method.
 func (e *Entry) Output(v any) {
 	if e != nil && e.row.After == nil {
 		e.After(v)
 	}
 }
 
-// Drop says that the call changes nothing, so it leaves no record.
+// Drop marks that the call changes nothing, so it leaves no record.
 func (e *Entry) Drop() {
 	if e != nil {
 		e.dropped = true
@@ -192,8 +191,8 @@ func (e *Entry) Seal(t *kernel.Turn) error {
 func (e *Entry) Succeeded(*kernel.Turn) { e.written = true }
 
 // Append writes the record of a verb without a commit, unless a turn has written it. It returns
-// when that is durable, and no context ends it. A verb with an effect calls it first; for one that
-// found nothing to do, the router does.
+// when the record is durable, and no context ends it. A verb with an effect calls it first; for a
+// verb that found nothing to do, the router does.
 func (e *Entry) Append(a host.Address) error {
 	if e == nil || e.written || e.dropped {
 		return nil
@@ -252,7 +251,7 @@ func JSON(input map[string]any) []byte {
 	return b
 }
 
-// shortOf returns a value in JSON, as a record has it.
+// shortOf returns a value in JSON, in its form for a record.
 func shortOf(v any) []byte {
 	switch v := v.(type) {
 	case nil:

@@ -37,7 +37,7 @@ type Log struct {
 	mu      sync.Mutex
 	stopped bool
 	timer   *time.Timer // of the next purge
-	// news is closed when a record can be read that could not before; nil if nothing waits for it.
+	// news is closed when another record can be read; nil if nothing waits for it.
 	news chan struct{}
 }
 
@@ -83,7 +83,7 @@ func (l *Log) Stop(*kernel.Kernel) {
 	}
 }
 
-// purge removes old records, now and again.
+// purge removes old records, and schedules the next purge.
 func (l *Log) purge() {
 	k := l.kernel
 	n, err := k.Store.PurgeAudit(time.Now().Add(-l.options.MaxAge))
@@ -96,7 +96,7 @@ func (l *Log) purge() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.stopped {
-		l.timer = time.AfterFunc(purgeEvery, func() { k.Go(l.purge) }) // a node that rests has no goroutine for it
+		l.timer = time.AfterFunc(purgeEvery, func() { k.Go(l.purge) }) // a resting node has no goroutine for it
 	}
 }
 
@@ -110,7 +110,7 @@ func (l *Log) signal() {
 	}
 }
 
-// next returns what is closed when there is a record that no reader has seen before the call.
+// next returns a channel that closes when there is a record that no reader saw before the call.
 func (l *Log) next() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,10 +121,10 @@ func (l *Log) next() <-chan struct{} {
 }
 
 // Verb returns the entry of a call, and the context for its work: nil if the call leaves no record.
-// That is so unless only operators may call the method. What a type may open to its callers counts
-// only from outside, or with a reason: the program and its actors use it as they use any other
-// method. If the type does open it, it counts only with a reason. The holder of a token is no
-// operator. The error says that the reason is none.
+// Only methods for operators leave one. If a type may open the method to its callers, a call counts
+// only from outside, or with a reason: the program and its actors use it like any other method. If
+// the type does open it, a call counts only with a reason. The holder of a token is no operator.
+// The error says that the reason is invalid.
 func (l *Log) Verb(ctx context.Context, row method.Row, open host.Open, r *host.Request,
 	from *kernel.Caller) (context.Context, *Entry, error) {
 	if l == nil || row.Kind != host.Action ||
@@ -168,8 +168,8 @@ func (l *Log) input(row method.Row, r *host.Request) []byte {
 }
 
 // Destroy implements kernel.Destroyer: to destroy an actor is a verb, unless the actor does so
-// itself. It may do so in the turn of another verb, whose entry is not sealed then as that of other
-// turns.
+// itself. It may do so in the turn of another verb, whose entry is then not sealed like that of
+// other turns.
 func (l *Log) Destroy(t *kernel.Turn) error {
 	for _, p := range t.Participants() {
 		if e, ok := p.(*Entry); ok {
@@ -189,7 +189,7 @@ func last(t *kernel.Turn, e *Entry) error {
 		return err
 	}
 	e.written = true
-	if added := t.Changes[before:]; len(added) > 0 { // it is published though the others are not
+	if added := t.Changes[before:]; len(added) > 0 { // it is published although the others are not
 		record := added[0]
 		copy(t.Changes[t.Lasting+1:], t.Changes[t.Lasting:before])
 		t.Changes[t.Lasting] = record
@@ -201,7 +201,7 @@ func last(t *kernel.Turn, e *Entry) error {
 // Destroy is the verb that destroys an actor.
 const Destroy = "actor.destroy"
 
-// callerOf returns the turn that work is done for.
+// callerOf returns the turn that work belongs to.
 func callerOf(w *kernel.Work) *kernel.Caller {
 	if w.Ctx == nil {
 		return nil

@@ -50,7 +50,7 @@ func Read(s *engine.Store, namespace string, q audit.Query) (page audit.Page, er
 	return page, err
 }
 
-// stored is a query as the store has it.
+// stored returns a query in the store's form.
 func stored(s *engine.Store, namespace string, q *audit.Query, newest bool) engine.AuditQuery {
 	in := engine.AuditQuery{After: q.After, Before: q.Before, Newest: newest}
 	if !q.Since.IsZero() {
@@ -67,8 +67,8 @@ func stored(s *engine.Store, namespace string, q *audit.Query, newest bool) engi
 	return in
 }
 
-// selected returns a record as it is read, if a query selects it. A damaged one may be of any verb.
-// If its actor is not known, only a query of the whole log selects it.
+// selected returns a record in its form for readers, if a query selects it. A damaged one may be of
+// any verb. If its actor is not known, only a query of the whole log selects it.
 func selected(q *audit.Query, namespace string, r *engine.AuditRecord) (audit.Record, bool) {
 	key := r.Of.Key
 	switch {
@@ -82,7 +82,7 @@ func selected(q *audit.Query, namespace string, r *engine.AuditRecord) (audit.Re
 	return shown, q.Verb == "" || q.Verb == shown.Verb || shown.Damaged
 }
 
-// show returns a record as it is read.
+// show returns a record in its form for readers.
 func show(r *engine.AuditRecord) audit.Record {
 	shown := audit.Record{ID: r.Seq, Time: time.UnixMicro(int64(r.Seq)).UTC(), Type: r.Of.Type,
 		Key: append([]string{}, r.Of.Key...), Damaged: true}

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
-// admit takes a call from outside out of the actor's bucket, if it has a rate.
+// admit takes a call from outside from the actor's bucket, if the actor has a rate.
 func (p *Router) admit(t *kernel.Type, r *host.Request) error {
 	if r.Continues || t.Base.Rate == nil && p.k.Overrides.Len() == 0 {
 		return nil

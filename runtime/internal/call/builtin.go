@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
-// builtin calls a built-in method, waiting for what it asks for if the caller wants to.
+// builtin calls a built-in method. It waits for the result if the caller wants to.
 func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host.Request,
 	from *kernel.Caller, span host.Span) (host.Reply, error) {
 	if r.Create {
@@ -45,7 +45,7 @@ func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host
 	for {
 		reply, err := p.builtinOnce(ctx, t, b, r, from, span)
 		nothing := err != nil || b.empty(in, r.Codec, reply.Output)
-		if sub.Destroyed() && (nothing || b.OfLife) { // else it found something, perhaps as the last deed of the actor
+		if sub.Destroyed() && (nothing || b.OfLife) { // else it found something, perhaps the last act of the actor
 			return host.Reply{}, fault.Destroyed()
 		}
 		if err != nil || !nothing {
@@ -119,7 +119,7 @@ func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *
 	return reply, err
 }
 
-// placed notes that a request has its place among those of the same client.
+// placed marks that a request has its place among those of the same client.
 func placed(r *host.Request) {
 	if r.Order != nil {
 		r.Order.Placed()

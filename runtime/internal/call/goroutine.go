@@ -13,24 +13,24 @@ import (
 // caller's.
 type goroutine struct {
 	begin, end chan struct{}
-	// What runs between begin and end, and its result.
+	// These are what runs between begin and end, and its result.
 	r      HandlerQuery
 	method int
 	out    []byte
 	err    error
 	over   bool      // the handler has ended the goroutine
-	buffer [512]byte // where a small output is made
+	buffer [512]byte // room for a small output
 }
 
-// runs keeps a few of the goroutines that are free, because they have the stack that handlers need.
-// How many run at once is not bounded: handlers may block.
+// runs keeps a few free goroutines, because they have the stack that handlers need. How many run at
+// once is not bounded: handlers may block.
 type runs struct {
 	mu     sync.Mutex
 	free   []*goroutine
 	closed bool
 }
 
-// run runs the handler of a query and turns a panic, or one that ends its goroutine, into an error.
+// run runs the handler of a query and turns a panic, or the end of its goroutine, into an error.
 func (p *runs) run(r HandlerQuery, method int) ([]byte, error) {
 	q := p.take()
 	q.r, q.method = r, method
@@ -51,7 +51,7 @@ func (p *runs) run(r HandlerQuery, method int) ([]byte, error) {
 	return out, err
 }
 
-// take returns a goroutine that is free.
+// take returns a free goroutine.
 func (p *runs) take() (q *goroutine) {
 	p.mu.Lock()
 	if last := len(p.free) - 1; last >= 0 {
@@ -79,8 +79,7 @@ func (p *runs) give(q *goroutine) {
 	}
 }
 
-// close ends the goroutines that are free. The others end with their queries, whose callers end
-// them.
+// close ends the free goroutines. The others end with their queries, whose callers end them.
 func (p *runs) close() {
 	p.mu.Lock()
 	free := p.free
@@ -91,7 +90,7 @@ func (p *runs) close() {
 	}
 }
 
-// stop ends a goroutine that is free.
+// stop ends a free goroutine.
 func (q *goroutine) stop() {
 	close(q.begin)
 	<-q.end

@@ -19,7 +19,7 @@ func Guarded[In any](b *Method, f func(g *token.Grant, in *In) error) *Method {
 	return b
 }
 
-// allowed returns an error if the input of a request is one that the token does not allow.
+// allowed returns an error if the token does not allow the input of a request.
 func (b *Method) allowed(g *token.Grant, r *host.Request) error {
 	in := r.Value
 	if reflect.TypeOf(in) != b.input {
@@ -32,7 +32,7 @@ func (b *Method) allowed(g *token.Grant, r *host.Request) error {
 }
 
 // granted routes a request with a token. With the right inspect it may call every built-in method
-// that reads. A token is of an actor that is there, so none is created. A call that may wait ends
+// that reads. A token belongs to an existing actor, so none is created. A call that may wait ends
 // with its token. All calls count against the rate of the actor, because the holder of a token is
 // no operator.
 func (p *Router) granted(ctx context.Context, g *token.Grant, r *host.Request) (reply host.Reply, err error) {
@@ -59,7 +59,7 @@ func (p *Router) granted(ctx context.Context, g *token.Grant, r *host.Request) (
 	}
 	own := *r
 	own.Existing = true
-	if own.IdempotencyKey != "" { // the keys of others are none of its business
+	if own.IdempotencyKey != "" { // the keys of others must not be used
 		own.IdempotencyKey = "token " + g.ID + " " + own.IdempotencyKey
 	}
 	if !b.Row.Waits {
@@ -75,8 +75,7 @@ func (p *Router) granted(ctx context.Context, g *token.Grant, r *host.Request) (
 	return reply, nil
 }
 
-// Look calls f with a query that reads the last commit of an actor that is there, without waking
-// it.
+// Look calls f with a query that reads the last commit of an existing actor, without waking it.
 func (p *Router) Look(ctx context.Context, a host.Address, name string, f func(*Query) error) error {
 	t, err := p.k.StoredTypeOf(a)
 	if err != nil {

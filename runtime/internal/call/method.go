@@ -18,31 +18,31 @@ type Method struct {
 	kernel.Procedure
 	// input is the type of pointers to its inputs.
 	input reflect.Type
-	// Fault says what to answer instead of the error of a turn of [Act]; nil for that itself.
+	// Fault makes the answer in place of the error of a turn of [Act]; nil for the error itself.
 	Fault func(error) error
 	// query runs like a query, on a committed version. It replaces the request's Value.
 	query func(r *Query, req *host.Request) ([]byte, error)
 	// values: Run takes the Value of a call, and replaces it.
 	values bool
-	// serve answers without a turn or a version: what is about the actor rather than in it.
+	// serve answers without a turn or a version, from facts about the actor rather than its rows.
 	serve func(ctx context.Context, s *kernel.Kernel, t *kernel.Type, req *host.Request, from *kernel.Caller, span host.Span) ([]byte, error)
-	// reads: serve shows what turns have changed.
+	// reads: serve shows changes of turns.
 	reads bool
-	// wait says how long the caller is willing to wait, and for what signal, when empty says that
-	// there is nothing yet.
+	// wait returns how long the caller waits, and for what signal, if empty reports that there is
+	// nothing yet.
 	wait  func(in any) (topic string, ms int64)
 	empty func(in any, codec host.Codec, out []byte) bool
-	// OfLife: what is found after the end of the actor for which the wait began may be a
+	// OfLife: a result from after the end of the actor for which the wait began may be a
 	// successor's, and is not answered.
 	OfLife bool
-	// unwoken: query answers for an actor that sleeps from its store, and does not wake it.
+	// unwoken: query reads the store of a sleeping actor, and does not wake it.
 	unwoken bool
 	// waits: serve waits by itself.
 	waits bool
-	// guard refuses what a token does not allow; nil refuses all requests with one.
+	// guard refuses what a token does not allow; nil refuses all requests with a token.
 	guard func(g *token.Grant, in any) error
-	// Missing answers for an actor that is not there, or for what is not there in it; nil for the
-	// error itself.
+	// Missing answers for a missing actor, or for something missing in it; nil for the error
+	// itself.
 	Missing func(t *kernel.Type, req *host.Request, notFound error) ([]byte, error)
 }
 
@@ -56,8 +56,8 @@ func bound(row *method.Row, b *Method) *Method {
 	return b
 }
 
-// answer decodes an input, and encodes the output that f makes of it. A value that is not nil is
-// the input as it is, and becomes the output.
+// answer decodes an input, and encodes the output of f. A value that is not nil is the input as it
+// is, and is replaced by the output.
 func (b *Method) answer(codec host.Codec, input []byte, value *any,
 	f func(in any) (out any, err error)) ([]byte, error) {
 	in, encoded := *value, *value == nil
@@ -83,7 +83,7 @@ func (b *Method) answer(codec host.Codec, input []byte, value *any,
 	return nil, nil
 }
 
-// Answer decodes the input of a request, and encodes the output that f makes of it.
+// Answer decodes the input of a request, and encodes the output of f.
 func (b *Method) Answer(req *host.Request, f func(in any) (out any, err error)) ([]byte, error) {
 	return b.answer(req.Codec, req.Input, &req.Value, f)
 }
@@ -123,8 +123,8 @@ func act(row *method.Row,
 	return bound(row, b)
 }
 
-// Run binds a method that runs the turns that it needs by itself, because it calls the instance.
-// reply encodes its output.
+// Run binds a method that runs its turns itself, because it calls the instance. reply encodes its
+// output.
 func Run[In, Out any](
 	m method.Typed[In, Out], f func(c *kernel.Core, w *kernel.Work, in *In, reply func(Out) ([]byte, error)) ([]byte, error),
 ) *Method {
@@ -153,7 +153,7 @@ func Ask[In, Out any](m method.Typed[In, Out], f func(r *Query, codec host.Codec
 	})
 }
 
-// AskAny is Ask for a function that hides its types by itself.
+// AskAny is Ask for a function that hides its types itself.
 func AskAny(row *method.Row, f func(r *Query, codec host.Codec, in any) (out any, err error)) *Method {
 	b := new(Method)
 	b.query = func(r *Query, req *host.Request) ([]byte, error) {
@@ -191,14 +191,14 @@ func Ordered(b *Method) *Method {
 	return b
 }
 
-// Unwoken makes a method that reads answer for an actor that sleeps without waking it.
+// Unwoken makes a method that reads answer for a sleeping actor without waking it.
 func Unwoken(b *Method) *Method {
 	b.unwoken = true
 	return b
 }
 
-// WaitsItself says that a method beside the actor waits as long as its input says. It calls Waits
-// of the order when it begins to.
+// WaitsItself marks that a method beside the actor waits as long as its input says. It calls Waits
+// of the order when it begins to wait.
 func WaitsItself(b *Method) *Method {
 	b.waits = true
 	return b
@@ -210,7 +210,7 @@ func Bare(b *Method) *Method {
 	return b
 }
 
-// Waiting lets calls wait for a topic that depends on the input, while the output is empty.
+// Waiting makes calls wait for a topic that depends on the input, while the output is empty.
 //
 //go:noinline
 func Waiting[In any](b *Method, topic func(in *In) (topic string, ms int64),

@@ -24,19 +24,19 @@ import (
 // nothing until something waits for Done.
 type Query struct {
 	context.Context                              // the caller's
-	began           time.Duration                // as Kernel.Now has it
-	timed           atomic.Pointer[timedContext] // nil until something asks for Done
+	began           time.Duration                // as Kernel.Now returned it
+	timed           atomic.Pointer[timedContext] // nil until the first call of Done
 	Actor           *kernel.Actor
 	View            *view.View
 	from            kernel.Caller
-	own             atomic.Pointer[ownSpan] // nil until the handler asks for its span
-	Request         *host.Request           // what was asked; the caller must not change it while the query runs
+	own             atomic.Pointer[ownSpan] // nil until the handler uses its span
+	Request         *host.Request           // the request; the caller must not change it while the query runs
 
 	mu      sync.Mutex
 	Closed  bool
 	peeks   uint8 // reads without a snapshot
 	snap    *engine.Snapshot
-	Session Session // the database's, which goroutines of the handler may still use when it has returned; nil if there is none
+	Session Session // the database's; goroutines of the handler may still use it when the handler has returned; nil if there is none
 }
 
 // Enter locks the query for one operation of the handler.
@@ -64,11 +64,11 @@ func (r *Query) Reader() (engine.Reader, error) {
 	return r.Snapshot()
 }
 
-// maxPeeks bounds the reads of a query that do without a snapshot, which is faster for many.
+// maxPeeks bounds the reads of a query without a snapshot. A snapshot is faster for many reads.
 const maxPeeks = 4
 
-// latest reads the database as of a query's view, with a snapshot only if it needs one: an entry
-// that no commit after the view has written is that of the view.
+// latest reads the database as of a query's view, with a snapshot only if needed: an entry that no
+// commit after the view has written is the view's.
 type latest struct{ *Query }
 
 // Get implements engine.Reader.
@@ -130,8 +130,8 @@ func (r *Query) close() {
 	r.Actor.ReleaseView(r.View)
 }
 
-// Snapshot returns the database as of the view. What has expired when the query reads first is
-// absent, though another query of the view may have read it before.
+// Snapshot returns the database as of the view. Entries that have expired by the query's first read
+// are absent, even if another query of the view may have read them before.
 //
 // REQUIRES: r.mu
 func (r *Query) Snapshot() (*engine.Snapshot, error) {
@@ -160,7 +160,7 @@ func (r *Query) Deadline() (time.Time, bool) {
 	return end, true
 }
 
-// end is when the query must end.
+// end returns when the query must end.
 func (r *Query) end() time.Time {
 	return r.Actor.Kernel.Started.Add(r.began + min(r.Actor.Type.Base.QueryTimeout, math.MaxInt64-r.began))
 }
@@ -205,8 +205,8 @@ func (r *Query) Value(key any) any {
 	return r.Context.Value(key)
 }
 
-// spanValue returns what the context of the query's span has under a key. A handler that asks for
-// its span gets one of its own, below that of the call, which is recorded when the query ends.
+// spanValue returns the value of a key in the context of the query's span. A handler that uses its
+// span gets one of its own, below that of the call, which is recorded when the query ends.
 func (r *Query) spanValue(key any) any {
 	to, s := r.Actor.Spans, r.from.Span.Span()
 	v := span.Value(to, s, nil, key)
@@ -225,7 +225,7 @@ func (r *Query) spanValue(key any) any {
 	return span.Value(to, own.op.Span, own.op, key)
 }
 
-// An ownSpan is what a handler adds to. It is made once, and not when the query is over.
+// An ownSpan is a handler's span. It is made once, and not when the query is over.
 type ownSpan struct {
 	once sync.Once
 	op   *span.Operation
@@ -258,17 +258,17 @@ func (r *Query) Call(ctx context.Context, q *host.Request) (host.Reply, error) {
 // Destroy implements host.Node.
 func (r *Query) Destroy(context.Context, host.Address) error { return fault.QueryWrites() }
 
-// A Session is what goroutines of a query may still use when its handler has returned. End waits
-// for them.
+// A Session may still be used by goroutines of a query when its handler has returned. End waits for
+// them.
 type Session interface{ End() }
 
-// A HandlerQuery is a query as its handler sees it.
+// A HandlerQuery is the view of a query's handler.
 type HandlerQuery interface {
 	host.Reader
 	base
 }
 
-// base is what a HandlerQuery gets from the Query that it embeds.
+// base is the part of a HandlerQuery that the embedded Query gives it.
 type base interface{ query() *Query }
 
 func (r *Query) query() *Query { return r }
@@ -285,8 +285,8 @@ func (p *Router) query(ctx context.Context, t *kernel.Type, method int, req *hos
 	return r.answer(t.Methods[method].Name, out, err)
 }
 
-// queryBuiltin answers a built-in query by a function, also of an actor that does not wake: such a
-// query runs no code of it.
+// queryBuiltin answers a built-in query by a function, even for an actor that does not wake: such a
+// query runs none of its code.
 func (p *Router) queryBuiltin(ctx context.Context, t *kernel.Type, req *host.Request,
 	from *kernel.Caller, span host.Span, b *Method, f func(*Query) ([]byte, error)) (host.Reply, error) {
 	r := new(Query)
@@ -307,8 +307,8 @@ func (p *Router) queryBuiltin(ctx context.Context, t *kernel.Type, req *host.Req
 	return r.answer(b.Row.Name, out, err)
 }
 
-// open makes r a query that reads the last commit, until it is answered. An actor that sleeps is
-// woken, or with unwoken read as it is.
+// open makes r a query that reads the last commit, until it is answered. A sleeping actor is woken,
+// or with unwoken read as it is.
 func (p *Router) open(ctx context.Context, r *Query, t *kernel.Type, req *host.Request,
 	from *kernel.Caller, span host.Span, unwoken bool) error {
 	if from != nil && from.Kind == kernel.FromTurn {
@@ -356,7 +356,7 @@ func (r *Query) init(ctx context.Context, a *kernel.Actor, v *view.View, req *ho
 	}
 }
 
-// answer ends a query: its output leaves when what it has read is durable.
+// answer ends a query: its output leaves when everything that it has read is durable.
 func (r *Query) answer(name string, out []byte, err error) (host.Reply, error) {
 	a, version, commit := r.Actor, r.View.Version, r.View.Commit
 	r.close()
@@ -370,7 +370,7 @@ func (r *Query) answer(name string, out []byte, err error) (host.Reply, error) {
 		span.End(a.Spans, own.op, err)
 	}
 	took := a.Kernel.Now() - r.began
-	if r.Request.Method != "" { // else it is the runtime's own
+	if r.Request.Method != "" { // else it is a query of the runtime
 		a.Tally.Query(took, len(out))
 	}
 	if a.Spans != nil && (err != nil || took > a.Spans.Slow()) {
@@ -396,7 +396,7 @@ func (r *Query) guard(name string, f func(*Query) ([]byte, error)) (out []byte, 
 	return f(r)
 }
 
-// Rows returns the actor's keys as of the query, and what to call after reading.
+// Rows returns the actor's keys as of the query, and a function to call after reading.
 func (r *Query) Rows() (engine.Reader, func(), error) {
 	if err := r.Enter(); err != nil {
 		return nil, nil, err

@@ -9,8 +9,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/span"
 )
 
-// recorded carries a request, and records the call. Of a turn that calls, it records what that
-// waited for as well.
+// recorded carries a request, and records the call. For a turn that calls, it also records the
+// wait.
 func (p *Router) recorded(ctx context.Context, t *kernel.Type, r *host.Request, from *kernel.Caller,
 	s, cause host.Span) (host.Reply, error) {
 	began, out := p.k.Now(), host.Span{}
@@ -26,7 +26,7 @@ func (p *Router) recorded(ctx context.Context, t *kernel.Type, r *host.Request, 
 	return reply, err
 }
 
-// turn has an actor run a request. What fails is recorded though its trace is not.
+// turn runs a request on an actor. A failure is recorded even if its trace is not.
 func (p *Router) turn(ctx context.Context, t *kernel.Type, r *host.Request, from *kernel.Caller,
 	s host.Span, j kernel.Call, existing bool) (host.Reply, error) {
 	if p.k.Tracer == nil || s.Sampled() {

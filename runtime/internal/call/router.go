@@ -22,7 +22,7 @@ type Server interface {
 	Methods() []*Method
 }
 
-// A Router carries requests to the actors of a kernel, of which it is a part.
+// A Router is the part that carries requests to the actors of a kernel.
 type Router struct {
 	// Methods are the methods that every actor has, by name.
 	Methods  map[string]*Method
@@ -40,8 +40,7 @@ var (
 	_ kernel.Meter    = (*Router)(nil)
 )
 
-// New makes a Router with the built-in methods of parts. query makes a query as its handler sees
-// it.
+// New makes a Router with the built-in methods of parts. query makes the view of a query's handler.
 func New(parts []kernel.Part, query func() HandlerQuery) (*Router, error) {
 	p := &Router{Methods: make(map[string]*Method), newQuery: query, queries: prometheus.NewCounterVec(
 		prometheus.CounterOpts{Name: "cairn_queries_total",
@@ -54,7 +53,7 @@ func New(parts []kernel.Part, query func() HandlerQuery) (*Router, error) {
 	return p, nil
 }
 
-// bind takes up built-in methods of a part.
+// bind adds built-in methods of a part.
 func (p *Router) bind(methods []*Method) error {
 	for _, b := range methods {
 		name := b.Row.Name
@@ -73,7 +72,7 @@ func (p *Router) bind(methods []*Method) error {
 }
 
 // GoOffline keeps the methods that work on a store without a node, for a kernel that is not
-// started. They are bare, because nothing wakes, and no core must learn what they do.
+// started. They are bare: nothing wakes, and no core needs to follow their changes.
 func (p *Router) GoOffline() {
 	p.k.Offline = true
 	for name, b := range p.Methods {
@@ -124,8 +123,8 @@ func (n *counters) count(err error) {
 	}
 }
 
-// maxDepth bounds how deep calls may nest, so that queries which call each other end in an error
-// and not in memory.
+// maxDepth bounds how deep calls may nest, so that queries that call each other end in an error,
+// not in exhausted memory.
 const maxDepth = 64
 
 // Route implements kernel.Router.
@@ -138,7 +137,7 @@ func (p *Router) Route(ctx context.Context, r *host.Request, from *kernel.Caller
 	return p.route(ctx, r, from)
 }
 
-// route carries a request, and has it recorded.
+// route carries a request, and records it.
 func (p *Router) route(ctx context.Context, r *host.Request, from *kernel.Caller) (host.Reply, error) {
 	cause := host.ParseSpan(r.Traceparent)
 	switch {
@@ -165,7 +164,7 @@ func (p *Router) route(ctx context.Context, r *host.Request, from *kernel.Caller
 	return p.recorded(ctx, t, r, from, s, cause)
 }
 
-// carry carries a request for an actor of a type, whose span is given.
+// carry carries a request for an actor of a type, with its span.
 func (p *Router) carry(ctx context.Context, t *kernel.Type, r *host.Request, from *kernel.Caller,
 	span host.Span) (host.Reply, error) {
 	if b := p.Methods[r.Method]; t.Retired && (b == nil || !b.Procedure.Bare && b.serve == nil) {

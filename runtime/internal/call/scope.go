@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// A Scope is what a turn and a query have in common: rows of an actor as of one version, which a
-// handler may read until it returns.
+// A Scope is common to turns and queries: rows of an actor as of one version, which a handler may
+// read until it returns.
 type Scope interface {
 	// Enter locks the scope for one operation of the handler, and Leave unlocks it.
 	Enter() error
@@ -18,7 +18,7 @@ type Scope interface {
 	//
 	// REQUIRES: Enter
 	Reader() (engine.Reader, error)
-	// Now is the time as of which they are read, and ID the actor's.
+	// Now returns the time as of which they are read, and ID the actor's id.
 	Now() time.Time
 	ID() keyspace.ActorID
 	Type() *kernel.Type
@@ -37,7 +37,7 @@ func Reading[T any](s Scope, read func(engine.Reader) (T, error)) (v T, err erro
 	return read(rows)
 }
 
-// Lister is what a turn's write set and a query's snapshot have in common.
+// A Lister is common to a turn's write set and a query's snapshot.
 type Lister interface {
 	List(engine.ListQuery) (engine.Page, error)
 }

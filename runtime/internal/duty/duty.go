@@ -1,5 +1,5 @@
-// Package duty does the standing work of actors: what must be done whenever there is some, and is
-// tried again until it is.
+// Package duty does the standing work of actors: work that must be done whenever there is some, and
+// is tried again until it is.
 package duty
 
 import (
@@ -11,19 +11,19 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 )
 
-// A Duty is work that an actor has to do whenever there is some: the messages of its queues, its
-// workflow run. However often it is asked for before it begins, one item of the mailbox does it. If
-// that fails it is tried again, until it is done, the actor is gone or the node stops; then the row
-// at 0 tells the next start.
+// A Duty is work that an actor must do whenever there is some: the messages of its queues, its
+// workflow run. Regardless of how often it is requested before it begins, one item of the mailbox
+// does it. A failed item is tried again, until the duty is done, the actor is gone or the node
+// stops; then the row at 0 tells the next start.
 type Duty struct {
 	A           *kernel.Actor
 	Of          func(*kernel.Actor) *Duty // this duty of an Actor
 	Job         func(recovered bool) kernel.Job
 	First, Most time.Duration      // the wait after a failure, which doubles
-	Finish      func(*kernel.Work) // of its items; it calls done
+	Finish      func(*kernel.Work) // of its items; it calls Done
 
 	Posted   atomic.Bool // an item of the mailbox will do it
-	waiting  atomic.Bool // such an item is to come after a while
+	waiting  atomic.Bool // such an item comes after a while
 	failures atomic.Int64
 }
 
@@ -32,7 +32,7 @@ func (d *Duty) Item(recovered bool) *kernel.Work {
 	return &kernel.Work{Job: d.Job(recovered), Existing: true, Finish: d.Finish}
 }
 
-// Ask has the actor do the duty soon.
+// Ask requests the duty soon.
 func (d *Duty) Ask() {
 	if job := d.Post(); job.Actor != nil {
 		d.A.Kernel.Workers.Run(job)
@@ -52,7 +52,7 @@ func (d *Duty) Post() (job kernel.Assignment) {
 	return job
 }
 
-// Begin is called when an item starts on the duty. Work that comes later must be asked for again.
+// Begin is called when an item starts on the duty. Later work must be requested again.
 func (d *Duty) Begin() { d.Posted.Store(false) }
 
 // Done is called when an item has done the duty, or has failed.
@@ -70,8 +70,8 @@ func (d *Duty) Done(w *kernel.Work) {
 	}
 }
 
-// Retry has the duty done after a while, which err may say, because it could not be done, or was
-// lost with its core.
+// Retry schedules another item, after the backoff or at err's retry_at, because the duty could not
+// be done, or was lost with its core.
 func (d *Duty) Retry(err error) {
 	if d.waiting.Swap(true) {
 		return // one is enough: more would never become fewer while the actor cannot run
@@ -86,7 +86,7 @@ func (d *Duty) Retry(err error) {
 // TakeUp does the duty of an actor that may have left memory.
 func (d *Duty) TakeUp() { TakeUp(d.A.Kernel, d.A.Type, d.A.Address, d.Of) }
 
-// TakeUp has an actor do a duty, which may be from before the actor left memory.
+// TakeUp posts a duty to an actor, which may be from before the actor left memory.
 func TakeUp(s *kernel.Kernel, t *kernel.Type, addr host.Address, of func(*kernel.Actor) *Duty) {
 	for {
 		a := s.ActorAt(t, addr)
@@ -99,8 +99,8 @@ func TakeUp(s *kernel.Kernel, t *kernel.Type, addr host.Address, of func(*kernel
 	}
 }
 
-// Again calls f when work that failed may be tried again: after wait, or, if it was refused because
-// the actor is paused, when the actor is resumed. It never calls f if the actor is gone or the node
+// Again calls f when failed work may be tried again: after wait, or, if it was refused because the
+// actor is paused, when the actor is resumed. It never calls f if the actor is gone or the node
 // stops.
 func Again(s *kernel.Kernel, addr host.Address, name string, w *kernel.Work, wait time.Duration, f func()) {
 	switch {
@@ -112,8 +112,8 @@ func Again(s *kernel.Kernel, addr host.Address, name string, w *kernel.Work, wai
 	}
 }
 
-// MayPass reports whether trying again can help after an error: the actor is there, and the node
-// goes on.
+// MayPass reports whether trying again can help after an error: the actor exists, and the node goes
+// on.
 func MayPass(s *kernel.Kernel, err error) bool {
 	code := host.CodeOf(err)
 	return !s.Draining.Load() && code != host.NotFound && code != host.Destroyed

@@ -9,8 +9,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// Recover takes up what was under way when the store was last open, a few actors at a time: the
-// rows of the wake index that are due at 0 name the actors.
+// Recover continues the work that was under way when the store was last open, a few actors at a
+// time. The rows of the wake index that are due at 0 name the actors.
 func Recover(s *kernel.Kernel) {
 	slots := make(chan struct{}, s.Options.AlarmConcurrency)
 	var after []byte
@@ -31,7 +31,7 @@ func Recover(s *kernel.Kernel) {
 				_, outlives := p.(kernel.Remainder)
 				RecoverActor(s, row, done, p.TakeUp, outlives)
 			} else {
-				done() // it is of operators, and was read before anything ran
+				done() // it belongs to operators, and was read before anything ran
 			}
 		}
 		if len(rows) < 256 {
@@ -41,8 +41,8 @@ func Recover(s *kernel.Kernel) {
 	}
 }
 
-// RecoverActor has an actor do the work that take makes for it, or, if the row outlives its actor,
-// what is left of one that was destroyed. A row of one that is gone is dropped. done is called when
+// RecoverActor posts the work that take makes to an actor, or, if the row outlives its actor, to
+// the remains of a destroyed one. The row of an actor that is gone is dropped. done is called when
 // the next row may be taken up.
 func RecoverActor(s *kernel.Kernel, row engine.Wake, done func(),
 	take func(*kernel.Actor) *kernel.Work, outlives bool) {

@@ -31,10 +31,9 @@ func (a *Actor) teardown(c *Core) {
 	}
 }
 
-// AbandonTurn takes the actor away from the goroutine that runs it: if that still runs turn only,
-// or whatever it runs if only is nil. It answers what the goroutine was doing, and returns the
-// handler that was running, or "". The work that waits is answered too if the node is going away,
-// else it is run anew.
+// AbandonTurn takes the actor away from the goroutine that runs it, if only is nil or still its
+// turn. The turn that it was running fails, and AbandonTurn returns the turn's handler, or "".
+// Waiting work fails too if the node was killed; otherwise it is run anew.
 func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 	a.Mu.Lock()
 	t := only
@@ -97,8 +96,8 @@ func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 	return handler
 }
 
-// answer reports why the actor could not be woken to the caller that waits for w. That it is not
-// there is news as well, which waits at the gate for the commit that removed it.
+// answer tells the caller of w why the actor could not be woken. Even "not found" waits at the
+// gate, for the commit that removed the actor.
 func (a *Actor) answer(w *Work, err error) { a.tell(w, a.Kernel.Public(a, w, err)) }
 
 // tell ends work without a turn of its own, when the commits before it are durable.

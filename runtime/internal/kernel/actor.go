@@ -31,35 +31,35 @@ var (
 // its core. It is made by the first work for an address and leaves memory when the actor sleeps.
 //
 // Invariants:
-//  1. The core is used only by the goroutine that runs the actor, which is the one whose epoch is
-//     current. An Actor that is abandoned gets a new epoch, so that the goroutine of a handler that
-//     will not return finds that it owns nothing.
+//  1. The core is used only by the goroutine that runs the actor, the one whose epoch is current.
+//     An abandoned Actor gets a new epoch, so a goroutine whose handler does not return finds that
+//     it owns nothing.
 //  2. The current view is the last commit that was applied. It may be ahead of the disk; the gate
-//     says how far the disk is. Both are counted in commits and not in versions, because versions
-//     begin anew when the actor is destroyed and made again.
+//     says how far the disk is. Both count commits and not versions, because versions begin anew
+//     when the actor is destroyed and made again.
 //  3. gone is set once, with an empty mailbox and no commit pending; from then on enqueue refuses.
 type Actor struct {
 	Kernel  *Kernel
 	Type    *Type
 	Address host.Address
 	Key     string
-	// Remains is the id of a destroyed actor, of which this is the rest; zero if it is none.
+	// Remains is the id of the destroyed actor whose remains these are; zero if it is none.
 	Remains  keyspace.ActorID
 	Attached attach.List // residents
 	Spans    span.Sink   // nil if nothing is recorded
-	Tally    tally.Tally // of what it does
+	Tally    tally.Tally // of its work
 
 	Mu        sync.Mutex
 	Mailbox   mailbox.Box[*Work] // guarded by Mu
 	Running   bool
 	gone      bool
-	sleepSoon bool          // the sleep hook was the last that ran; used by the goroutine that runs the actor, or under mu if none does
-	Vacant    atomic.Bool   // nothing is awake, or wants to be; only commits that are not durable keep the Actor
+	sleepSoon bool          // the sleep hook ran last; used by the goroutine that runs the actor, or under mu if none does
+	Vacant    atomic.Bool   // the actor is asleep; only commits that are not durable keep the Actor
 	Epoch     atomic.Uint64 // changed under mu
 	Core      *Core
-	crashes   int // turns that panicked since one last succeeded, as of the last wake; used by the goroutine that runs the actor
+	crashes   int // turns that panicked since the last success, as of the last wake; used by the goroutine that runs the actor
 
-	lastUsed atomic.Int64 // as Now has it
+	lastUsed atomic.Int64 // as Now returns it
 	Weight   memory.Weight
 	Limits   atomic.Pointer[limit.Set]
 	Turn     atomic.Pointer[Turn]
@@ -83,7 +83,7 @@ func newActor(s *Kernel, t *Type, addr host.Address, key string) *Actor {
 	return a
 }
 
-// Left reports whether the Actor is of what is left of a destroyed actor.
+// Left reports whether the Actor is the remains of a destroyed actor.
 func (a *Actor) Left() bool { return !a.Remains.IsZero() }
 
 // String names the actor: type/part/part.
@@ -144,7 +144,7 @@ func (a *Actor) Leave() bool {
 		return false
 	}
 	if a.Gate.Durable.Load() < a.Applied.Load() {
-		return false // the disk failed: what the store shows may never be durable, and this Actor knows it
+		return false // the disk failed: the store may show commits that are never durable, and only this Actor knows
 	}
 	if !a.yields() {
 		return false
@@ -160,7 +160,7 @@ func (a *Actor) Leave() bool {
 	return true
 }
 
-// yields lets what is attached leave memory; false if some of it must not. REQUIRES: a.mu
+// yields calls Leave of the residents, and reports whether none refused. REQUIRES: a.mu
 func (a *Actor) yields() bool {
 	ok := true
 	attach.Each(&a.Attached, func(r Resident) { ok = ok && r.Leave() })
@@ -188,17 +188,17 @@ func SizeOf(k Company) int {
 	return k.Size()
 }
 
-// Lost tells what is attached that the actor's core was lost.
+// Lost notifies what is attached that the actor's core was lost.
 func (a *Actor) Lost() { attach.Each(&a.Attached, Survivor.Lost) }
 
-// settled counts a commit off that is durable, or will never be. The gate calls it.
+// settled counts off a commit that is durable or never will be. The gate calls it.
 func (a *Actor) settled() {
 	if a.Pending.Add(-1) == 0 && a.Vacant.Load() {
 		a.Kernel.Go(a.Vacate)
 	}
 }
 
-// Vacate lets an Actor leave that only its commits kept.
+// Vacate removes from memory an Actor that only its commits kept there.
 func (a *Actor) Vacate() {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()

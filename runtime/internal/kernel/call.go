@@ -21,8 +21,8 @@ func (s *Kernel) CallFrom(ctx context.Context, r *host.Request, from *Caller) (h
 	return s.Router.Route(ctx, r, from)
 }
 
-// CallTurn has an actor run a request as a turn; j says which, and span is that of the call.
-// existing: it does not create the actor.
+// CallTurn runs a request as a turn of an actor; j says which, and span is the call's. existing: it
+// does not create the actor.
 func (s *Kernel) CallTurn(ctx context.Context, t *Type, r *host.Request, from *Caller, span host.Span, j Call, existing bool) (host.Reply, error) {
 	if len(r.IdempotencyKey) > maxIdempotencyKey {
 		return host.Reply{}, host.OverLimit("idempotency key bytes", maxIdempotencyKey, int64(len(r.IdempotencyKey)))
@@ -41,12 +41,12 @@ func (s *Kernel) CallTurn(ctx context.Context, t *Type, r *host.Request, from *C
 	return reply, nil
 }
 
-// Extend is place that also commits the turns before the one that makes the call.
+// Extend calls place, and commits the turns before the one that makes the call.
 func (from *Caller) Extend(ctx context.Context, w *Work) error {
 	if from == nil {
 		return nil
 	}
-	from.place(ctx, w) // asks ctx before the turn is locked: it may be the turn's own
+	from.place(ctx, w) // reads ctx before the turn is locked: it may be the turn's own
 	switch from.Kind {
 	case FromTurn:
 		return from.Waiter.Flush()
@@ -90,7 +90,7 @@ func (s *Kernel) do(ctx context.Context, t *Type, addr host.Address, w *Work, fr
 	if !timed.Await(ctx, w.Done, &w.timer) {
 		w.Leave()
 		if w.Claim() {
-			return a, fault.Ended(ctx) // the turn may still run; its result has no taker
+			return a, fault.Ended(ctx) // the turn may still run; its result is dropped
 		}
 		<-w.Done
 	}
@@ -139,14 +139,14 @@ type Target struct {
 	Typ  *Type
 	Addr host.Address
 	From *Caller
-	// Those of the request.
+	// These are the request's.
 	Codec  host.Codec
 	Span   host.Span
 	Veiled bool
 	Order  host.Order // nil if there is none
 }
 
-// Ask has an actor do a job of the runtime's own, and waits for it.
+// Ask runs a job of the runtime on an actor, and waits for it.
 func (s *Kernel) Ask(ctx context.Context, on Target, job Job) error {
 	w := s.Pool.Get()
 	w.Job, w.Ctx, w.Existing, w.Span = job, ctx, true, on.Span

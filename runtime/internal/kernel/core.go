@@ -26,7 +26,7 @@ type Core struct {
 	Instance host.Instance
 	// stored is the state's value as of the last turn that succeeded; nil for an actor without one.
 	stored []byte
-	// Standing is what is known of the actor's rows at 0 of the wake index.
+	// Standing has the known states of the actor's rows at 0 of the wake index.
 	Standing standing.Set
 	Attached attach.List // facets
 	Group    *Group
@@ -47,11 +47,11 @@ type Core struct {
 	// Quiet: the actor is paused and was loaded for queries; its wake hook has not run.
 	Quiet  bool
 	asleep atomic.Bool // the actor has left memory in order, and not in a crash
-	// streak counts the work done since the actor last rested for a while, or let others run.
+	// streak counts the work since the actor last rested for a while, or gave way to others.
 	streak int
 	// timer ends the contexts of turns.
 	timer deadline.Timer
-	// slept is the order to sleep whatever waits; nil if there is none.
+	// slept is the order to sleep even if work waits; nil if there is none.
 	slept *Work
 }
 

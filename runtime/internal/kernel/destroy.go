@@ -12,7 +12,7 @@ type destroying struct{}
 // Traits implements Job.
 func (destroying) Traits(*Actor) Traits { return Traits{Kind: "destroy"} }
 
-// destroys reports whether w is to remove the actor.
+// destroys reports whether w destroys the actor.
 func (w *Work) destroys() bool {
 	_, ok := w.Job.(destroying)
 	return ok
@@ -40,8 +40,8 @@ func (destroying) Run(c *Core, w *Work) {
 	c.Respond(w, nil, err)
 }
 
-// sealDestroy turns a turn that destroys its actor into writes. What parts say stays under the old
-// id until it is done. It is taken up when the actor is gone, as by a start of the node.
+// sealDestroy writes the destruction of the turn's actor. Kinds that parts keep stay under the old
+// id until they are done: taken up when the actor is gone, and at a start of the node.
 func (c *Core) sealDestroy(t *Turn) error {
 	a := c.Actor
 	if a.Left() {
@@ -58,7 +58,7 @@ func (c *Core) sealDestroy(t *Turn) error {
 		}
 	}
 	for p := range attach.As[Waker](a.Kernel.Parts) {
-		rows, _ := p.Wakes(c.Rows) // a row of a record that cannot be read is left over: it finds no actor and is dropped
+		rows, _ := p.Wakes(c.Rows) // a record that cannot be read leaves its row: the row finds no actor and is dropped
 		for _, due := range rows {
 			c.Rows.ClearWake(due.Due, due.Kind, due.Name, due.Instance)
 		}
@@ -101,7 +101,7 @@ func (c *Core) sealDestroy(t *Turn) error {
 	return nil
 }
 
-// A bequest takes up what is left of an actor when its destruction is durable.
+// A bequest takes up the remains of an actor when its destruction is durable.
 type bequest struct {
 	a     *Actor
 	id    keyspace.ActorID

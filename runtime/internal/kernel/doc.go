@@ -1,8 +1,8 @@
 // Package kernel decides which actor runs when. It knows no capability of actors: those are the
 // parts, see [Part]. It hosts behaviors over one engine store: it wakes actors on demand, runs
-// their turns one at a time, makes what a turn wrote one commit, holds every reply back until the
-// commit that it depends on is durable, fires alarms, delivers messages between actors, and puts
-// idle actors to sleep.
+// their turns one at a time, makes one commit of the writes of a turn, holds every reply back until
+// the commit that it depends on is durable, fires alarms, delivers messages between actors, and
+// puts idle actors to sleep.
 //
 // # The life of a call
 //

@@ -54,7 +54,7 @@ func (s *Kernel) fire(f *clock.Firing) (posted bool, paused *host.Address, err e
 	return err == nil, nil, err
 }
 
-// due asks a part for the work for a row. A panic is an error, after which the row is tried again.
+// due returns a part's work for a row. A panic becomes an error; then the row is tried again.
 func (s *Kernel) due(p Waker, t *Type, addr host.Address, row *engine.Wake, done func(*Work)) (w *Work, err error) {
 	defer s.Contain(addr, "Due", p, &err)
 	return p.Due(s, t, addr, row, done), nil

@@ -13,9 +13,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/view"
 )
 
-// Durable returns a snapshot of an actor, awake or not, all of which is durable, and the id of its
-// life. It is the one way to read rows outside a turn: a reader of anything else shows what a power
-// cut could take back. The error is an *Error: NotFound if there is no such actor, which is durable
+// Durable returns a snapshot of an actor, awake or not, once all of it is durable, and the id of
+// its life. Rows must not be read outside a turn in any other way: a power cut could take back what
+// the reader showed. The error is an *Error: NotFound if there is no such actor, which is durable
 // then too.
 func (s *Kernel) Durable(ctx context.Context, addr host.Address) (*engine.Snapshot, keyspace.ActorID, error) {
 	id, ok, err := s.Store.Lookup(s.Identity(addr))
@@ -38,8 +38,8 @@ func (s *Kernel) Durable(ctx context.Context, addr host.Address) (*engine.Snapsh
 }
 
 // Seen waits until what the caller has just read of an actor in the store is durable, and its
-// consequences are out. The Actor that committed what is not durable yet cannot have left memory
-// since, also if it never will be.
+// consequences are out. The Actor that committed it is in memory until then, even if it never
+// becomes durable.
 func (s *Kernel) Seen(ctx context.Context, addr host.Address) error {
 	a := s.Find(addr)
 	if a == nil {
@@ -72,8 +72,8 @@ func (a *Actor) fail(err error) {
 	a.Told.Fail(err)
 }
 
-// StandIn returns a view of what is durable of an actor that does not wake, and an Actor that
-// stands for it in one query and is in no directory. The error is an *Error.
+// StandIn returns a view of the durable state of an actor that does not wake. The Actor stands for
+// it in one query and is in no directory. The error is an *Error.
 func (s *Kernel) StandIn(ctx context.Context, t *Type, addr host.Address) (*Actor, *view.View, error) {
 	snap, id, err := s.Durable(ctx, addr)
 	if err != nil {

@@ -27,9 +27,9 @@ func (d *purge) Run(c *Core, w *Work) {
 	})
 }
 
-// ExpireAt arms the purge of the keys that expire at ms, which read as absent from then on. One
-// purge, at the end of the span of time that ms is in, serves all keys of the same span: of an
-// hour, unless something counts or shows them. REQUIRES: t.Mu
+// ExpireAt arms the purge of the keys that expire at ms; they read as absent from then on. One
+// purge, at the end of the span that ms is in, serves all keys of that span. The span is an hour,
+// unless something counts or shows the keys. REQUIRES: t.Mu
 func (t *Turn) ExpireAt(ms int64, span time.Duration) {
 	s := span.Milliseconds()
 	t.Core.Rows.SetWake((ms/s+1)*s, keyspace.WakeExpiry, "", "")

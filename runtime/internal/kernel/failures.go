@@ -37,7 +37,7 @@ func (s *Kernel) Recovered(key string) bool {
 	return had
 }
 
-// The reasons that tasks learn as the cause of the end of their context.
+// The causes with which the contexts of tasks end.
 const (
 	CauseSleep    = "the actor goes to sleep"
 	causeMemory   = "the actor goes to sleep: memory is short"
@@ -45,7 +45,7 @@ const (
 	causeRestart  = "the actor was restarted"
 )
 
-// RestartCause is what the tasks of a core learn that is given up.
+// RestartCause is the cause that the tasks of a core get when the core is given up.
 func (c *Core) RestartCause() *host.Error {
 	switch {
 	case c.Actor.Kernel.Killed.Load():

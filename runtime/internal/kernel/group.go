@@ -15,8 +15,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/view"
 )
 
-// A commit is shared by at most so many turns, about so many bytes and turns that took about so
-// long, which bounds how long the first reply waits for the last turn.
+// These are the most turns, bytes and running time that share a commit, about. They bound how long
+// the first reply waits for the last turn.
 const (
 	MaxGroupTurns = 256
 	MaxGroupBytes = 1 << 20
@@ -27,7 +27,7 @@ const (
 type Group struct {
 	a       *Actor
 	Turns   int
-	took    time.Duration // what the turns took together
+	took    time.Duration // of all its turns
 	results []result      // set by the commit
 	// Changed: at least one turn wrote something.
 	Changed bool
@@ -43,13 +43,13 @@ type Group struct {
 	applied atomic.Int64 // how long it took to be applied, in ns, if traced
 }
 
-// Then has f run when the commit is durable. f must not block.
+// Then runs f when the commit is durable. f must not block.
 func (g *Group) Then(f func()) { g.After = append(g.After, consequenceFunc(f)) }
 
 // Full reports whether the turns so far must be committed before another one runs.
 func (g *Group) Full() bool { return g.Turns >= MaxGroupTurns || g.took >= MaxGroupTime }
 
-// A result is what a turn answers, held until the gate opens.
+// A result is the answer of a turn, held until the gate opens.
 type result struct {
 	w        *Work
 	out      []byte
@@ -109,8 +109,8 @@ func (c *Core) undo(m *mark) {
 	c.forget()
 }
 
-// forget has everything that remembers rows of the actor drop what was undone. If something panics,
-// it may remember what is not so: the actor is rebuilt.
+// forget calls Forget of all facets, which drops what they remember of undone rows. If one panics,
+// it may remember wrong rows: the actor is rebuilt.
 func (c *Core) forget() {
 	now := c.Rows.Version()
 	attach.Each(&c.Attached, func(f Facet) {
@@ -123,9 +123,9 @@ func (c *Core) forget() {
 // Commit commits the group and begins a new one. Results leave when the commit is durable.
 func (c *Core) Commit() { c.commitGroup(nil) }
 
-// commitGroup commits what the group holds: everything, or what it held at open, which the commit
-// makes a mark of the new group. The store may decline to divide the write set there, which leaves
-// the group as it is.
+// commitGroup commits the group: all of it if open is nil, else what it held at open, which becomes
+// a mark of the new group. The store may decline to divide the write set there; then the group
+// stays as it is.
 func (c *Core) commitGroup(open *mark) {
 	g := c.Group
 	g.results = c.held.Take()
@@ -173,7 +173,7 @@ func (c *Core) commitGroup(open *mark) {
 // apply commits a group and publishes the view of it. ok is false if the store declined.
 func (c *Core) apply(g *Group, open *mark) (ok bool, err error) {
 	c.Actor.Apply(g.Changed, func(number uint64) (next *view.View, made bool) {
-		g.Commit = number // before the commit, which may tell the gate at once
+		g.Commit = number // before the commit, which may call the gate at once
 		stored := c.stored
 		if open == nil {
 			ok = true
@@ -183,7 +183,7 @@ func (c *Core) apply(g *Group, open *mark) (ok bool, err error) {
 			open.at, ok, err = c.space.CommitBefore(open.at, g.durable)
 		}
 		made = ok && err == nil
-		if made && g.Changed && !g.destroyed && !c.Bare { // once a caller knows that the actor is gone, no query may find it in memory
+		if made && g.Changed && !g.destroyed && !c.Bare { // once a caller may know that the actor is gone, no query may find it in memory
 			next = c.view(g.version, number, stored)
 		}
 		return next, made
@@ -199,11 +199,10 @@ func (c *Core) view(version engine.Version, commit uint64, stored []byte) *view.
 // ensureView gives queries a view of an awake actor that an earlier goroutine gave up.
 func (c *Core) ensureView() { c.Actor.EnsureView(c.view(c.space.Head().Version, 0, c.stored)) }
 
-// flush commits the turns before the open one, which began at open.
-// Turns collect what they emit and send in themselves until they succeed, so the group holds
-// nothing of the open one. The turn that creates an actor has no turns before it, and must stay
-// undoable together with the call that caused it; so has and must the one that migrates it,
-// together with its wake hook.
+// flush commits the turns before the open one, which began at open. Turns keep what they emit and
+// send until they succeed, so the group holds nothing of the open one. A turn that creates the
+// actor has no turns before it, and must stay undoable together with the call that caused it. The
+// same holds for a turn that migrates the actor, together with its wake hook.
 func (c *Core) flush(open *mark) {
 	if c.joint != single || !c.Holds() && !open.changed {
 		return
@@ -222,7 +221,7 @@ func (g *Group) durable(err error) {
 		if err != nil {
 			a.Kernel.CommitError(a.Address, err)
 		}
-		// The batch may or may not be on disk, so nobody may be told that nothing was done.
+		// The batch may or may not be on disk, so no caller may be told that nothing was done.
 		e := host.Errorf(host.Unavailable, "the node failed before the commit was durable; whether it was kept is unknown")
 		if err != nil {
 			a.fail(fault.Uncertain(a.Address))
@@ -268,13 +267,13 @@ func (a *Actor) Attrs(more ...slog.Attr) []slog.Attr {
 	return append(fault.Attrs(a.Address), more...)
 }
 
-// Public makes the error that may leave the actor, and logs what may not.
+// Public returns the error that may leave the actor, and logs the rest.
 func (s *Kernel) Public(a *Actor, w *Work, err error) *host.Error {
 	e, _ := s.Explained(a, w, err)
 	return e
 }
 
-// Explained is Public that also returns the error for operators, of which callers get an id only.
+// Explained is Public that also returns the error for operators; callers get only its id.
 func (s *Kernel) Explained(a *Actor, w *Work, err error) (e *host.Error, reason string) {
 	t := w.Job.Traits(a)
 	return s.TurnError(a.Address, t.Kind, t.Name, err, w.Span.Attrs()...)

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/reply"
 )
 
-// keyed returns what tells a call with an idempotency key apart.
+// keyed returns the request that identifies a call with an idempotency key.
 func (w *Work) keyed(a *Actor) reply.Request {
 	return reply.Request{Key: w.idempotencyKey, Method: w.Call.Traits(a).Name, Codec: w.Codec, Input: w.Input}
 }
@@ -27,7 +27,7 @@ func (c *Core) remember(t *Turn, out []byte) error {
 	return err
 }
 
-// unburdens reports whether the reply of a turn is kept though the actor's quota is used up: the
+// unburdens reports whether the reply of a turn is kept even if the actor's quota is used up: the
 // turn is an operator's verb, or it made the actor smaller. Otherwise nobody could make room in a
 // full actor with an idempotency key. A caller cannot fill the store this way, because each such
 // reply costs bytes that the actor cannot get again while it is full.

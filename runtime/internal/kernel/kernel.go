@@ -50,7 +50,7 @@ type Kernel struct {
 	with   Composition
 	Parts  []Part
 	wakers map[keyspace.WakeKind]Waker
-	// Recoverers take up, at a start, what rows at 0 stand for.
+	// Recoverers continue, at a start, the work that rows at 0 stand for.
 	Recoverers map[keyspace.WakeKind]Recoverer
 	// Router carries the calls of turns and queries, and those from outside.
 	Router Router
@@ -81,7 +81,7 @@ type Kernel struct {
 	Changes  *change.Feed
 	Tracer   Tracer // nil if nothing is recorded
 
-	// Destroys counts destructions, so that a cached incarnation is known to be current.
+	// Destroys counts destructions. A cached incarnation is current while it does not change.
 	Destroys atomic.Uint64
 
 	Started  time.Time
@@ -94,17 +94,17 @@ type Kernel struct {
 	Goroutines spawn.Group
 	// Busy counts Actors that a goroutine runs.
 	Busy atomic.Int64
-	// WaitingBytes is what the work takes that waits in the mailboxes of all actors.
+	// WaitingBytes is the size of the work that waits in the mailboxes of all actors.
 	WaitingBytes atomic.Int64
 }
 
 // A Router is the part that carries requests to actors.
 type Router interface {
-	// Route has an actor handle a request, from outside if from is nil.
+	// Route runs a request on its actor; from is nil if it comes from outside.
 	Route(ctx context.Context, r *host.Request, from *Caller) (host.Reply, error)
 }
 
-// A Composition is what a node is made of besides its kernel.
+// A Composition is the rest of a node besides its kernel.
 type Composition struct {
 	// Parts are asked in this order.
 	Parts []Part
@@ -326,7 +326,7 @@ func (s *Kernel) Identity(addr host.Address) engine.Identity {
 	return engine.Identity{Namespace: s.Options.Namespace, Type: addr.Type, Key: addr.Key}
 }
 
-// Err returns why no turn can be committed now, as a *host.Error for all eyes, or nil.
+// Err returns why no turn can be committed now, as a *host.Error that callers may see, or nil.
 func (s *Kernel) Err() error {
 	if s.Draining.Load() {
 		return fault.Unavailable("the node is shutting down")

@@ -13,11 +13,11 @@ import (
 )
 
 // A Part is one capability of actors. There is one value of each per node. It owns some kinds of
-// keys and some kinds of rows of the wake index, which no other part reads or writes. What it does
-// besides, it says by implementing some of the interfaces below; the kernel asks for them once,
-// when the node starts. What it attaches may implement others.
+// keys and some kinds of rows of the wake index, which no other part reads or writes. It implements
+// some of the interfaces below; the kernel checks which once, when the node starts. What it
+// attaches may implement others.
 //
-// What a part keeps with a type, an actor, an awake actor or a turn it attaches to that: see
+// A part attaches what it keeps with a type, an actor, an awake actor or a turn to that: see
 // package attach.
 type Part interface {
 	Name() string
@@ -39,7 +39,7 @@ type Limiter interface {
 	CheckLimits(l host.Limits) error
 }
 
-// A Runner has something to do for the node as a whole.
+// A Runner works for the node as a whole.
 type Runner interface {
 	// Start is called before any actor runs, and Stop when none runs. Both return soon.
 	Start(s *Kernel)
@@ -57,17 +57,17 @@ type Opener interface {
 
 // A Straggler has goroutines that may still run when the node has closed.
 type Straggler interface {
-	// LeftBehind returns the error that says so, or nil.
+	// LeftBehind returns an error that names them, or nil.
 	LeftBehind() error
 }
 
-// A Reviver has something to take up when the node starts that no row at 0 stands for.
+// A Reviver resumes work when the node starts that no row at 0 stands for.
 type Reviver interface {
 	// Revive is called when actors may run. It returns soon.
 	Revive(s *Kernel)
 }
 
-// A Closer is told that the node has stopped in order. The store can still be written.
+// A Closer is called when the node has stopped in order. The store can still be written.
 type Closer interface{ Stopped(s *Kernel) }
 
 // A Broadcaster has clients that listen to actors, and keep none awake.
@@ -86,41 +86,41 @@ type Meter interface {
 // A Waker has rows in the wake index.
 type Waker interface {
 	Kinds() []keyspace.WakeKind
-	// Due makes the work for a row whose time has come, of an actor that is not paused. The row
-	// stands until a turn of that work clears it. The work calls done when it has its result: as
-	// its finish, which is the default, or at the end of that. A row that stands is tried again
-	// after a while if the work has an error, else at once.
+	// Due makes the work for a due row of an actor that is not paused. The row stands until a turn
+	// of that work clears it. The work calls done when it has its result: as its Finish, which is
+	// the default, or at the end of another Finish. A row that stands is tried again after a while
+	// if the work has an error, else at once.
 	Due(s *Kernel, t *Type, addr host.Address, row *engine.Wake, done func(*Work)) *Work
 	// Wakes lists the rows that an actor's records call for, except those at 0.
 	Wakes(rows engine.Reader) ([]engine.Wake, error)
 }
 
-// A Purger has rows of kind expiry: those with some names.
+// A Purger has the rows of kind expiry with some names.
 type Purger interface {
 	Part
 	Purges(name string) bool
-	// Purge does what a row asks for whose time has come. The row stands until a turn clears it.
+	// Purge does the work of a due row. The row stands until a turn clears it.
 	Purge(c *Core, w *Work, row *engine.Wake) error
 }
 
 // A Recoverer has rows at 0 in the wake index, which a start of the node finds.
 type Recoverer interface {
 	StandsFor() keyspace.WakeKind
-	// TakeUp makes the work that goes on with what was under way. Its finish gets its result.
+	// TakeUp makes the work that continues what was under way. Its Finish gets its result.
 	TakeUp(a *Actor) *Work
 }
 
 // A Retrier has work that waits until a failed actor is tried again.
 type Retrier interface {
-	// Retry goes on with it, because an operator lets the actor be tried at once.
+	// Retry continues that work, because an operator allows another try at once.
 	Retry(s *Kernel, t *Type, addr host.Address, id keyspace.ActorID) error
 }
 
-// A Remainder has rows that outlive their actor. TakeUp is called for what is left of the actor,
-// too, and the turn that removes the last of the rows destroys that.
+// A Remainder has rows that outlive their actor. TakeUp is called for the remains of the actor too,
+// and the turn that removes the last of the rows destroys the remains.
 type Remainder interface {
 	Recoverer
-	// Remains returns the kinds of which rows stay when a turn destroys an actor.
+	// Remains returns the kinds whose rows stay when a turn destroys an actor.
 	Remains(t *Turn) (kinds []keyspace.Kind, err error)
 	// Bequeath writes the rows of these kinds that the turn adds. Everything else is gone.
 	Bequeath(t *Turn) error
@@ -133,28 +133,28 @@ type Preparer interface {
 	Prepare(t *Turn) error
 }
 
-// A Riser is told of an actor that has been woken.
+// A Riser is called when an actor has been woken.
 type Riser interface{ Risen(c *Core) error }
 
-// A Watcher is told, in the turn, that the state changes of an actor whose type it watches.
+// A Watcher is called in a turn that changes the state of an actor whose type it watches.
 type Watcher interface {
 	Watches(t *Type) bool
 	StateChanged(t *Turn) error
 }
 
-// A Destroyer has something to do in the turn that destroys an actor. Its rows go without it.
+// A Destroyer acts in the turn that destroys an actor. Its rows are removed without it.
 type Destroyer interface{ Destroy(t *Turn) error }
 
-// A Keeper says why an actor that is awake cannot be put to sleep now, by an operator or because
-// memory is short, though its company would leave it; nil if it can.
+// A Keeper returns why an awake actor cannot be put to sleep now, by an operator or because memory
+// is short, even if its company would leave it; nil if it can.
 type Keeper interface{ Keeps(a *Actor) error }
 
-// A Resumer is told, in the turn, that an operator resumes an actor that was paused.
+// A Resumer is called in the turn in which an operator resumes a paused actor.
 type Resumer interface{ Resumed(t *Turn) error }
 
-// A Facet is what a part remembers of rows of an awake actor, for the goroutine that runs it.
+// A Facet caches rows of an awake actor for a part, for the goroutine that runs the actor.
 type Facet interface {
-	// Forget drops memories since a version, to which the write set was rolled back.
+	// Forget drops what it read since a version, to which the write set was rolled back.
 	Forget(c *Core, version engine.Version)
 	// Close gives up what the facet holds. It is called once, by the goroutine that runs the actor
 	// or while none does.
@@ -163,8 +163,8 @@ type Facet interface {
 	Abandon(c *Core)
 }
 
-// A Follower is a facet that goes on, in the same commit if it can, with what the work before it
-// has made necessary.
+// A Follower is a facet that continues work that earlier work made necessary, in the same commit if
+// it can.
 type Follower interface {
 	Facet
 	Follow(c *Core)
@@ -174,9 +174,9 @@ type Follower interface {
 // most. All methods but the facet's are safe for concurrent use.
 type Company interface {
 	Facet
-	// Size is how many there are.
+	// Size is the number of goroutines.
 	Size() int
-	// Ask tells them to return. The channel is closed when they have, or their time is over.
+	// Ask asks them to return. The channel is closed when they have, or when their time is over.
 	Ask(cause *host.Error) <-chan struct{}
 	// End takes the actor away from them.
 	End(cause *host.Error)
@@ -193,16 +193,16 @@ type Resident interface {
 	Leave() bool
 }
 
-// A Survivor is attached to an actor, and goes on with what was under way when the core crashed.
+// A Survivor is attached to an actor, and continues what was under way when the core crashed.
 type Survivor interface{ Lost() }
 
-// A Participant is what a part has collected in a turn.
+// A Participant holds what a part collects in a turn.
 type Participant interface {
 	// Seal turns it into writes, after the handler has returned.
 	Seal(t *Turn) error
 }
 
-// A Finisher is told that its turn has succeeded, unless the turn destroys its actor.
+// A Finisher is called when its turn has succeeded, unless the turn destroys its actor.
 type Finisher interface {
 	Participant
 	// Succeeded is called when nothing of the turn can fail. The write set has the version that the
@@ -210,30 +210,30 @@ type Finisher interface {
 	Succeeded(t *Turn)
 }
 
-// An Observer is what a handler is handed, if a part has something in turns that the watchdog must
-// look at. Only the watchdog calls it, while the turn may be in use.
+// An Observer is the Host of a turn, if a part has something in turns that the watchdog must check.
+// Only the watchdog calls it, while the turn may be in use.
 type Observer interface {
 	// Observe returns when to look again. ended: it has abandoned the turn.
 	Observe(now time.Time) (next time.Duration, ended bool)
-	// Overdue is told that the turn has run for too long and is about to be abandoned, and in which
-	// function its goroutine is.
+	// Overdue is called when the turn has run for too long and is about to be abandoned. where is
+	// the function that its goroutine is in.
 	Overdue(now time.Time, where string)
 }
 
-// A Session is what goroutines of a handler may still use when the handler has returned.
+// A Session may still be used by goroutines of a handler when the handler has returned.
 type Session interface {
-	// After Shut none of them begins. Wait waits until all that have begun are over. Drop undoes
+	// After Shut no use begins. Wait waits until all uses that have begun are over. Drop undoes
 	// what they did.
 	Shut()
 	Wait()
 	Drop()
-	// Stuck describes one that does not end: for the log, for the caller, and its function.
+	// Stuck describes a use that does not end: for the log, for the caller, and its function.
 	Stuck() (fault, what, where string)
 }
 
 // A Consequence leaves the actor when the turn that caused it is durable.
 type Consequence interface {
-	// Durable lets it out. It does not block.
+	// Durable carries it out. It does not block.
 	Durable()
 }
 
@@ -253,7 +253,7 @@ type Hooks struct {
 	Limiters   []Limiter
 }
 
-// Add notes what a part does with actors of a type.
+// Add adds a part's hooks for actors of a type.
 func (h *Hooks) Add(p Part, t *Type) {
 	attach.Gather(&h.preparers, p)
 	attach.Gather(&h.risers, p)

@@ -4,7 +4,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 )
 
-// Unpause lets an actor go on. It does not block.
+// Unpause resumes an actor. It does not block.
 func (s *Kernel) Unpause(key string) {
 	if parked := s.Pauses.Resume(key); len(parked) > 0 {
 		s.Go(func() {
@@ -15,12 +15,12 @@ func (s *Kernel) Unpause(key string) {
 	}
 }
 
-// staysQuiet reports whether an actor is not to be woken with its hook for w, because it is paused.
+// staysQuiet reports whether w must not wake an actor with its hook, because the actor is paused.
 func (a *Actor) staysQuiet(w *Work) bool {
 	return !w.destroys() && a.Kernel.Pauses.Of(a.Key) != nil
 }
 
-// turnedAway answers work that is not to run now, and reports that it did.
+// turnedAway answers work that must not run now, and reports whether it did.
 func (a *Actor) turnedAway(c *Core, w *Work) bool {
 	if j, ok := w.Job.(early); ok && j.TurnedAway(c, w) {
 		return true

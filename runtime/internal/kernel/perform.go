@@ -28,7 +28,7 @@ func (c *Core) Respond(w *Work, out []byte, err error) {
 // Gone reports whether the Actor was taken away from the goroutine that runs c.
 func (c *Core) Gone() bool { return c.Actor.Epoch.Load() != c.epoch }
 
-// drop answers what the core's group holds and forgets its writes.
+// drop fails the results that the core's group holds, and forgets its writes.
 func (c *Core) drop(err *host.Error) {
 	failAll(c.held.Take(), err)
 	c.Group = &Group{a: c.Actor}
@@ -201,7 +201,7 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 		t.Session.Wait()
 	}
 	if !a.Turn.CompareAndSwap(t, nil) {
-		// Another goroutine is abandoning the turn, under mu: from the end of that on, gone tells.
+		// Another goroutine is abandoning the turn, under mu. When it is done, Gone returns true.
 		// Until then the turn could be committed although its caller is told that it was not.
 		a.Mu.Lock()
 		//lint:ignore SA2001 the other goroutine holds mu until it is done

@@ -5,8 +5,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 )
 
-// A Procedure is what a part does in turns of an actor when asked to: a built-in method that
-// writes, or what no call can name.
+// A Procedure is work that a part does in turns of an actor on request: a built-in method that
+// writes, or work that no call can name.
 type Procedure struct {
 	Row method.Row
 	// Run runs the turns that it needs, in an actor that exists.
@@ -15,7 +15,7 @@ type Procedure struct {
 	Instance bool
 	// Bare: it does not wake the actor.
 	Bare bool
-	// Operates: it runs though the actor is paused, and on an actor that does not wake.
+	// Operates: it runs even if the actor is paused, and on an actor that does not wake.
 	Operates bool
 	// Pace is the time that its turns take; nil if that is not known.
 	Pace *pace.Average

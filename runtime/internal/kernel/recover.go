@@ -8,9 +8,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 )
 
-// TakeUpOf has an actor, or with an id what is left of a destroyed one, do the work that take makes
-// for it. It returns false if the kernel has closed; then the next start finds the row at 0. It
-// also returns false if take panics, and tries again after a while.
+// TakeUpOf posts the work that take makes to an actor; with an id, to the remains of a destroyed
+// actor. It returns false if the kernel has closed; then the next start finds the row at 0. It also
+// returns false if take panics, and tries again after a while.
 func (s *Kernel) TakeUpOf(t *Type, addr host.Address, remains keyspace.ActorID, take func(*Actor) *Work) bool {
 	for {
 		var a *Actor
@@ -39,7 +39,7 @@ func (s *Kernel) TakeUpOf(t *Type, addr host.Address, remains keyspace.ActorID, 
 	}
 }
 
-// taken asks a part for the work that goes on with what was under way. A panic is an error.
+// taken returns a part's work that continues what was under way. A panic becomes an error.
 func (s *Kernel) taken(a *Actor, take func(*Actor) *Work) (w *Work, err error) {
 	defer s.Contain(a.Address, "TakeUp", nil, &err)
 	return take(a), nil

@@ -20,10 +20,10 @@ func (c *Core) Arm(kind keyspace.WakeKind, on bool) {
 	}
 }
 
-// ErrLeftover is what the work of a due row returns if the actor no longer has what the row is for.
+// ErrLeftover is returned by the work of a due row if the actor no longer has what the row is for.
 var ErrLeftover = errors.New("a row of the wake index is a leftover")
 
-// Due does what a due row of the wake index asks for, and answers w. The row stands until a turn of
+// Due does the work of a due row of the wake index, and answers w. The row stands until a turn of
 // do clears it; a row of another incarnation, and a leftover, are removed here.
 func (c *Core) Due(w *Work, row *engine.Wake, do func() error) {
 	c.Respond(w, nil, c.DueRow(w, row, do))

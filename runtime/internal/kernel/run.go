@@ -25,7 +25,7 @@ type Assignment struct {
 	Epoch uint64
 }
 
-// begin marks the actor as running and returns the assignment. The caller must see that it is run.
+// begin marks the actor as running and returns the assignment, which the caller must run.
 // REQUIRES: a.Mu, !a.Running
 func (a *Actor) begin() Assignment {
 	a.Running = true
@@ -80,7 +80,7 @@ func (a *Actor) rest() {
 	}
 }
 
-// Idle notes that an actor has nothing to do: it may fall asleep after a while.
+// Idle is called when the actor has nothing to do: it may fall asleep after a while.
 func (a *Actor) Idle() {
 	if s := a.Kernel; a.Type.idle != 0 || s.Memory.Over() {
 		s.sweeper.Start()
@@ -160,7 +160,7 @@ func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
 				c.lose(w, err)
 			}
 		}
-		attach.Each(&c.Attached, func(f Follower) { // if late, with what the wake hook has done
+		attach.Each(&c.Attached, func(f Follower) { // if late, after the wake hook
 			if !c.Broken && a.contain("Follow", f, func() { f.Follow(c) }) != nil {
 				c.Broken = true
 			}
@@ -194,7 +194,7 @@ func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
 	return true
 }
 
-// contain calls f, which calls a hook of a part or of its value. The error says that it panicked.
+// contain calls f, a hook of a part or of its value, and returns a panic as an error.
 func (a *Actor) contain(hook string, part any, f func()) (err error) {
 	defer a.Kernel.Contain(a.Address, hook, part, &err)
 	f()

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// seal turns what a handler did into writes: state, events, messages, stored reply, outbox.
+// seal turns the effects of a handler into writes: state, events, messages, stored reply, outbox.
 //
 // A panic of a part's hook is an error, and crashed is true. A panic of Save is an error only.
 func (c *Core) seal(t *Turn, instance bool, out []byte) (crashed bool, err error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/sweep"
 )
 
-// newSweeper returns what puts actors to sleep.
+// newSweeper returns the patrol that puts actors to sleep.
 func (s *Kernel) newSweeper() *patrol.Patrol {
 	var shortest time.Duration
 	for _, t := range s.Types {
@@ -31,20 +31,20 @@ func (s *Kernel) newSweeper() *patrol.Patrol {
 	}).Look, 0)
 }
 
-// repose says whether the actor may fall asleep. What is left of a destroyed one ends by itself.
+// repose returns whether the actor may fall asleep. Remains of a destroyed one end by themselves.
 func (a *Actor) repose() sweep.State {
 	rests, k := a.rests()
 	return sweep.State{Busy: a.Left() || !rests, Works: SizeOf(k) > 0, Idle: a.Type.idle}
 }
 
-// rests reports whether the actor is awake and nobody runs it, and returns its company.
+// rests reports whether the actor is awake and not running, and returns its company.
 func (a *Actor) rests() (bool, Company) {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
 	return !a.Running && !a.gone && a.Core != nil, a.Core.Company()
 }
 
-// Kept returns why an awake actor cannot be put to sleep though its company would leave it; nil if
+// Kept returns why an awake actor cannot be put to sleep even if its company would leave it; nil if
 // it can. A part that panics keeps it awake.
 func (s *Kernel) Kept(a *Actor) error {
 	for p := range attach.As[Keeper](s.Parts) {
@@ -82,16 +82,16 @@ func (a *Actor) askToSleep() bool {
 	return true
 }
 
-// hooked reports whether the actor has a sleep hook. What is left of a destroyed one has none.
+// hooked reports whether the actor has a sleep hook. The remains of a destroyed one have none.
 func (a *Actor) hooked() bool { return a.Type.HasSleep && !a.Left() }
 
-// askHook has an actor run its sleep hook, and leave memory if it can.
+// askHook posts the sleep hook, after which the actor leaves memory if it can.
 func (a *Actor) askHook() {
 	a.Enqueue(&Work{Job: Sleeping{}, Existing: true, Finish: func(*Work) {}})
 }
 
-// Retire puts an actor to sleep after its company, if there is one. The channel is closed when that
-// has returned, or its time is over.
+// Retire asks the company of an actor to return, and then puts the actor to sleep. The channel is
+// closed when the company has returned, or its time is over.
 func (a *Actor) Retire(c *Core, cause string) <-chan struct{} {
 	k := c.Company()
 	gone := k.Ask(fault.Unavailable(cause))
@@ -117,7 +117,7 @@ func (a *Actor) slept(c *Core) {
 	c.published("slept", "")
 }
 
-// Touch notes that the actor was used, at a time that Now has returned.
+// Touch records when the actor was used, as Now returned it.
 func (a *Actor) Touch(now time.Duration) { a.lastUsed.Store(int64(now)) }
 
 // sleepAll waits until nothing runs or waits, and puts all actors to sleep with their hooks.
@@ -152,8 +152,8 @@ func (s *Kernel) sleepAll(ctx context.Context) error {
 				a.askToSleep()
 			}
 			if a.Pending.Load() == 0 {
-				// It is asleep, or stays because messages of it wait for a target that does not
-				// take them; they are in the store.
+				// It is asleep, or stays because its messages wait for a target that does not take
+				// them; they are in the store.
 				left--
 			}
 		})
@@ -170,8 +170,8 @@ func (s *Kernel) sleepAll(ctx context.Context) error {
 
 // Sleeping runs the sleep hook and leaves memory.
 type Sleeping struct {
-	Force  bool  // though more work waits, which wakes the actor again
-	Waking *Core // what is to end, or nil for any; if it slept, the actor was woken since: several may ask for one sleep
+	Force  bool  // even if more work waits, which wakes the actor again
+	Waking *Core // the core to end, or nil for any; if it slept, the actor was woken since: several may ask for one sleep
 }
 
 // Traits implements Job.
@@ -197,14 +197,14 @@ func (j Sleeping) Run(c *Core, w *Work) {
 		}
 	}
 	if j.Force {
-		c.slept, c.Broken = w, true // told when the core is gone
+		c.slept, c.Broken = w, true // answered when the core is gone
 		return
 	}
 	c.Actor.sleepSoon = true
 	c.Respond(w, nil, nil)
 }
 
-// tellSlept ends a sleep that was asked for.
+// tellSlept answers a sleep that was asked for.
 func (a *Actor) tellSlept(c *Core, w *Work) {
 	if c.Refused {
 		w.Fail(fault.Unavailable("the commit of the sleep hook failed; the actor sleeps all the same"))

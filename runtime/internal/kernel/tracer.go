@@ -12,14 +12,14 @@ type Tracer interface {
 	Part
 	// Begin is that of the sink of an actor of a type, which may be nil.
 	Begin(t *Type, cause host.Span) host.Span
-	// Sink makes what records an actor.
+	// Sink makes the sink that records an actor.
 	Sink(a *Actor) span.Sink
 	// Late records a call that was over after its actor had left memory.
 	Late(at host.Address, o span.Operation)
 }
 
-// Begins gives a turn its span, again if its work was Untraced. What is decided for the first turn
-// is so for all that the work does.
+// Begins gives a turn its span, again if its work was Untraced. The decision for the first turn
+// holds for all turns of the work.
 func (t *Turn) Begins() {
 	cause, sink := t.Work.Span, t.Actor.Spans
 	s := span.Begin(sink, cause)

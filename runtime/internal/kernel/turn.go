@@ -16,15 +16,15 @@ import (
 // TurnKey finds the turn or query that a context belongs to.
 type TurnKey struct{}
 
-// Caller is what a call takes from the context that it comes with: the turn or query that makes it.
+// Caller is the source of a call, from the call's context: the turn or query that makes the call.
 type Caller struct {
-	Waiter *Turn // the turn that waits for this turn or query to end: itself, or the one that asked the query; may be nil
+	Waiter *Turn // the turn that waits for this turn or query to end: itself, or the caller of the query; may be nil
 	Span   span.Ref
 	Depth  int32 // how many calls deep
 	Kind   CallerKind
 }
 
-// A CallerKind says what makes a call.
+// A CallerKind is the kind of a caller.
 type CallerKind uint8
 
 // The kinds of callers.
@@ -51,7 +51,7 @@ func CallerOf(ctx context.Context) *Caller {
 // change.
 type Turn struct {
 	deadline.Context
-	Host    host.Turn // what the handler is handed
+	Host    host.Turn // the handler's view of the turn
 	Core    *Core
 	Actor   *Actor
 	Work    *Work
@@ -65,13 +65,13 @@ type Turn struct {
 
 	// What the handler did, applied when it succeeds.
 	Ends      bool
-	Untouched bool  // the handler has not been given the instance, so there is nothing of it to save or to put back
-	Lasting   int32 // how many of the changes, the first ones, are published also when the turn destroys the actor
+	Untouched bool  // the handler was not given the instance, so there is nothing of it to save or to put back
+	Lasting   int32 // how many of the changes, the first ones, are published even if the turn destroys the actor
 	Changes   []engine.Change
 	After     []Consequence
 	parts     []Participant
 	few       [2]Participant // the room that parts begins with
-	Session   Session        // what goroutines of the handler may still use when it has returned; nil if there is none; set under mu
+	Session   Session        // goroutines of the handler may still use it when the handler has returned; nil if there is none; set under mu
 }
 
 // Close ends the handler's use of the turn.
@@ -81,7 +81,7 @@ func (t *Turn) Close() {
 	session := t.Session
 	t.Mu.Unlock()
 	if session != nil {
-		session.Shut() // before the context ends, which what uses it may be waiting for
+		session.Shut() // before the context ends, which its users may be waiting for
 	}
 	t.Cancel(&t.Core.timer)
 }
@@ -93,7 +93,7 @@ func (t *Turn) Returned() bool {
 	return t.Closed
 }
 
-// lingers returns what goroutines of a handler that has returned still use; nil if there is none.
+// lingers returns the session of a turn whose handler has returned; nil if there is none.
 func (t *Turn) lingers() Session {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
@@ -113,7 +113,7 @@ func (t *Turn) Enter() error {
 	return nil
 }
 
-// Lock is Enter for what may use the turn though its handler has returned.
+// Lock is Enter for code that may use the turn after its handler has returned.
 func (t *Turn) Lock() { t.Mu.Lock() }
 
 // Leave implements call.Scope.
@@ -134,10 +134,10 @@ func (t *Turn) Notify(topic string) {
 	t.Then(func() { a.Kernel.Signals.Notify(a.Key, topic) })
 }
 
-// Then has f run when the turn is durable. f must not block.
+// Then runs f when the turn is durable. f must not block.
 func (t *Turn) Then(f func()) { t.After = append(t.After, consequenceFunc(f)) }
 
-// Enlist has a part take part in the turn. REQUIRES: t.Mu, or no handler that runs.
+// Enlist adds a participant to the turn. REQUIRES: t.Mu, or no handler that runs.
 func (t *Turn) Enlist(p Participant) {
 	if t.parts == nil {
 		t.parts = t.few[:0]
@@ -145,10 +145,10 @@ func (t *Turn) Enlist(p Participant) {
 	t.parts = append(t.parts, p)
 }
 
-// Participants are what parts have collected. REQUIRES: t.Mu
+// Participants returns what parts have collected. REQUIRES: t.Mu
 func (t *Turn) Participants() []Participant { return t.parts }
 
-// succeeded tells the participants that nothing of the turn can fail.
+// succeeded calls Succeeded of the participants: nothing of the turn can fail now.
 func (t *Turn) succeeded() {
 	for _, p := range t.parts {
 		if p, ok := p.(Finisher); ok {
@@ -191,8 +191,8 @@ func (t *Turn) Flush() error {
 // Deadline implements context.Context: the turn's own limit, or the caller's if that is earlier.
 func (t *Turn) Deadline() (time.Time, bool) { return t.Latest(), true }
 
-// Done implements context.Context. The first that asks is about to block, so the turns before this
-// one are committed.
+// Done implements context.Context. The first caller is about to block, so the turns before this one
+// are committed.
 func (t *Turn) Done() <-chan struct{} {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
@@ -280,7 +280,7 @@ func (t *Turn) Destroy(ctx context.Context, a host.Address) error {
 	return t.Actor.Kernel.DestroyFrom(ctx, a, &t.From)
 }
 
-// Operates reports whether an operation of the turn goes on: its time is the store's.
+// Operates reports whether an operation of the turn is running: its time is the store's.
 func (t *Turn) Operates() bool {
 	if t.Mu.TryLock() {
 		t.Leave()

@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/profile"
 )
 
-// A Type is a behavior with what the kernel derives from it once.
+// A Type is a behavior and what the kernel derives from it once.
 type Type struct {
 	*host.Behavior
 	Attached attach.List
@@ -41,7 +41,7 @@ func (s *Kernel) TypeOf(addr host.Address) (*Type, error) {
 	return t, err
 }
 
-// StoredTypeOf is TypeOf for operators: it also returns a type of which the store alone has actors.
+// StoredTypeOf is TypeOf for operators: it also returns a type that only the store has.
 func (s *Kernel) StoredTypeOf(addr host.Address) (*Type, error) {
 	t := s.Types[addr.Type]
 	if t == nil {
@@ -61,7 +61,7 @@ func (s *Kernel) hosted(name string) *Type {
 	return nil
 }
 
-// retiredTypes makes the types of which the store has actors and the program knows nothing.
+// retiredTypes returns the types that the store has actors of and the program does not have.
 func (s *Kernel) retiredTypes() ([]*host.Behavior, error) {
 	stored, err := s.Store.Types(s.Options.Namespace)
 	if err != nil {

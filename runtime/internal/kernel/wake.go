@@ -9,9 +9,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
-// wake brings the actor into memory for w: its directory entry, its head and its state are read;
-// nothing else is until something asks for it. A missing actor gets a core too, with a new id, and
-// comes into being with its first turn.
+// wake brings the actor into memory for w. It reads the directory entry, the head and the state;
+// the rest is read on demand. A missing actor gets a core too, with a new id, and is created by its
+// first turn.
 func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
 	err := a.resting()
 	if a.Type.Retired {
@@ -88,7 +88,7 @@ func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
 	return c, nil
 }
 
-// risen tells the parts that the actor has been woken.
+// risen calls Risen of the parts: the actor has been woken.
 func (c *Core) risen() (err error) {
 	defer c.shield("Risen", &err)
 	for _, p := range c.Actor.Type.Hooks.risers {
@@ -99,7 +99,7 @@ func (c *Core) risen() (err error) {
 	return nil
 }
 
-// adopt makes c the core; false, and c is closed, if the Actor was taken away from the caller.
+// adopt makes c the core. If the Actor was taken from the caller, it closes c and returns false.
 func (a *Actor) adopt(epoch uint64, c *Core) bool {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
@@ -134,8 +134,8 @@ func (a *Actor) rise(epoch uint64, w *Work) (*Core, error) {
 	return c, bareErr
 }
 
-// wakeBare opens an actor without state and code: for operators, and to destroy one that does not
-// wake.
+// wakeBare opens an actor without state and code: for operators, and to destroy an actor that does
+// not wake.
 func (a *Actor) wakeBare(epoch uint64, w *Work) (*Core, error) {
 	c, err := a.open(epoch, w, true)
 	if err != nil {
@@ -150,7 +150,7 @@ func (a *Actor) wakeBare(epoch uint64, w *Work) (*Core, error) {
 	return c, nil
 }
 
-// fatalToWake reports whether the actor's data and its code do not fit, rather than w was wrong.
+// fatalToWake reports whether the actor's data and its code do not fit; otherwise w was wrong.
 func fatalToWake(err error) bool {
 	switch host.CodeOf(err) {
 	case host.NotFound, host.Destroyed, host.Canceled, host.DeadlineExceeded:
@@ -159,7 +159,7 @@ func fatalToWake(err error) bool {
 	return true
 }
 
-// open reads what a core consists of; of a bare one, nothing but what the store needs.
+// open reads the parts of a core; of a bare one, only what the store needs.
 func (a *Actor) open(epoch uint64, w *Work, bare bool) (*Core, error) {
 	s := a.Kernel
 	c := &Core{Actor: a, epoch: epoch, Group: &Group{a: a}, Instance: a.Type.New()}
@@ -182,7 +182,7 @@ func (a *Actor) open(epoch uint64, w *Work, bare bool) (*Core, error) {
 		}
 	}
 	if c.space, err = open(c.ID); bare && w.destroys() && errors.Is(err, &engine.CorruptError{}) {
-		c.space, err = s.Store.NewSpace(c.ID) // whatever it has goes
+		c.space, err = s.Store.NewSpace(c.ID) // the new space removes all rows
 	}
 	if err != nil {
 		if a.Left() && errors.Is(err, engine.ErrDestroyed) {
@@ -232,7 +232,7 @@ func (c *Core) stale() (stale bool, err error) {
 	return false, nil
 }
 
-// prepare has the parts prepare the actor, in the turn.
+// prepare calls Prepare of the parts, in the turn.
 func (t *Turn) prepare() error {
 	for _, p := range t.Actor.Type.Hooks.preparers {
 		if err := p.Prepare(t); err != nil {
@@ -242,9 +242,9 @@ func (t *Turn) prepare() error {
 	return nil
 }
 
-// rouse runs what runs when an actor wakes: what its parts prepare, if it is stale, and the wake
-// hook. The preparation is a turn of its own, in one commit with what follows, and it is undone if
-// the hook fails: the data of an actor that does not run stays as the code left it that last ran.
+// rouse runs the wake hook, and before it what the parts prepare, if that is stale. The preparation
+// is a turn of its own, in one commit with the hook, and is undone if the hook fails: the data of
+// an actor that does not run stays as the code that last ran left it.
 func (c *Core) rouse(w *Work, stale bool) error {
 	if !stale {
 		if !c.Actor.Type.HasWake {
@@ -269,14 +269,14 @@ func (c *Core) rouse(w *Work, stale bool) error {
 
 // wakeHook runs OnWake, and saves a state that was migrated, in one turn.
 func (c *Core) wakeHook(w *Work) error {
-	// Not under the caller's deadline: the actor wakes for all callers, also for later ones.
+	// Not under the caller's deadline: the actor wakes for all callers, even later ones.
 	_, err := c.RunTurn(&Work{Job: Waking{}, Span: w.Span, Chain: w.Chain, Of: w}, "OnWake", true, func(h *Turn) ([]byte, error) {
 		return nil, c.Instance.Wake(h.Host)
 	})
 	return err
 }
 
-// Waking makes the actor exist and awake, for a query.
+// Waking creates the actor if need be, and wakes it, for a query.
 type Waking struct{}
 
 // Traits implements Job.

@@ -7,11 +7,11 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/stacks"
 )
 
-// watch abandons turns whose handler does not return although its deadline and grace have passed,
-// or left a goroutine in a session that does not end. The caller of an abandoned turn gets a reply,
-// its writes can no longer be committed, the actor is rebuilt from the store for the work that
-// waits, and the log names the handler and where it hangs. Its goroutine is left; Go has no way to
-// end it. next is when to look again.
+// watch abandons turns whose handler has not returned after its deadline and grace, or has left a
+// goroutine in a session that does not end. The caller of an abandoned turn gets a reply. The
+// turn's writes can no longer be committed, and the actor is rebuilt from the store for the work
+// that waits. The log names the handler and where it hangs. Its goroutine is left, because Go
+// cannot end it. next is when to look again.
 func (s *Kernel) watch(now time.Time) (next time.Duration, running bool) {
 	next = time.Second
 	s.Each(func(a *Actor) {

@@ -12,11 +12,11 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
-// A Job is what an item of a mailbox asks for.
+// A Job is the work of an item of a mailbox.
 type Job interface {
-	// Traits says how the mailbox treats the job, as things are.
+	// Traits returns how the mailbox treats the job now.
 	Traits(a *Actor) Traits
-	// Run brings the job to the point where only its commit is missing, and answers w.
+	// Run does everything of the job except its commit, and answers w.
 	Run(c *Core, w *Work)
 }
 
@@ -31,19 +31,19 @@ type Traits struct {
 	Quick bool
 	// Bounded: a full mailbox refuses it.
 	Bounded bool
-	// Creates: it makes an actor that is not there.
+	// Creates: it makes a missing actor.
 	Creates bool
-	// Sturdy: it can be done on an actor that does not wake, because it runs none of its code, and
-	// is an operator's verb or goes on with what a commit has promised. bare: it is done so always.
+	// Sturdy: it can run on an actor that does not wake, because it runs none of its code, and is
+	// an operator's verb or continues what a commit promised. bare: it always runs so.
 	Sturdy, bare bool
-	// Bytes is what it counts for in the mailbox, besides itself.
+	// Bytes is its size in the mailbox, besides itself.
 	Bytes int64
 }
 
 // An early job may be answered before it wakes its actor. c is the core, nil if the actor sleeps.
 type early interface{ TurnedAway(c *Core, w *Work) bool }
 
-// An identified job creates its actor under an id that it knows.
+// An identified job creates its actor under an id of its own.
 type identified interface {
 	NewID(a *Actor) (keyspace.ActorID, error)
 }
@@ -66,17 +66,17 @@ type Call struct {
 type Work struct {
 	Job      Job
 	Call                     // the job, if it is a call, so that a call is one allocation
-	Ctx      context.Context // the caller's; nil for work that nobody waits for
+	Ctx      context.Context // the caller's; nil for work without a waiter
 	Existing bool            // it does not create the actor
 	Paused   bool            // it was refused because the actor is paused
 	replayed bool            // the result is that of an earlier call
 	Chain    int32           // how many calls deep
-	Span     host.Span       // of what it is part of
+	Span     host.Span       // of the operation that it is part of
 	posted   time.Time       // when it came into the mailbox, if it is sampled
-	order    host.Order      // told when the work has its place in the mailbox; nil if nobody asks
-	GoodFor  int64           // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
+	order    host.Order      // notified when the work has its place in the mailbox; may be nil
+	GoodFor  int64           // until when the reply is worth repeating, in Unix ms; 0 for as long as all replies, -1 never
 
-	// Of is the item whose turn this is, if not one itself: a creation, a message of a run.
+	// Of is the item whose turn this is, if not one itself: for a creation, a message of a run.
 	Of *Work
 
 	// waiter is the actor whose turn waits for this work; nil if none does.
@@ -116,7 +116,7 @@ func (w *Work) Leave() {
 // Claim claims the right to report the item's result.
 func (w *Work) Claim() bool { return w.settled.CompareAndSwap(false, true) }
 
-// release lets the result out. REQUIRES: the caller claimed w.
+// release delivers the result. REQUIRES: the caller claimed w.
 func (w *Work) release() {
 	if w.Finish != nil {
 		w.Finish(w)
@@ -149,7 +149,7 @@ func (p *workPool) Get() *Work {
 	return &Work{Done: make(chan struct{}, 1)}
 }
 
-// Put gives w back. REQUIRES: w was received from done, so that nobody else holds it.
+// Put gives w back. REQUIRES: w was received from done, so that no other goroutine holds it.
 func (p *workPool) Put(w *Work) {
 	*w = Work{Done: w.Done, timer: w.timer}
 	p.p.Put(w)

@@ -12,8 +12,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// Schema is that of the databases that are exported. Table entry has every entry. The other two are
-// those of Codebolt and go-store, and have the entries that fit into them.
+// Schema is the schema of exported databases. Table entry has every entry. The other two are those
+// of Codebolt and go-store, and have the entries that fit into them.
 const Schema = `CREATE TABLE entry (
   key BLOB PRIMARY KEY,    -- the stored form of the key: entries sort as in the store
   name TEXT NOT NULL,      -- the key as an array in JSON
@@ -102,7 +102,7 @@ func has(ctx context.Context, db *sql.DB, table, column string) (found bool, err
 	return found, err
 }
 
-// demand returns an error if a table lacks one of some columns.
+// demand returns an error if a table lacks one of the columns.
 func demand(ctx context.Context, db *sql.DB, table string, columns ...string) error {
 	var missing []string
 	for _, column := range columns {

@@ -101,7 +101,7 @@ func TestFilesOfOtherStoresAreWrittenAsTheyAreRead(t *testing.T) {
 	}
 }
 
-// Databases as the two stores make them.
+// Databases as the two stores write them.
 func TestOtherStoresAreRead(t *testing.T) {
 	got, err := items(t, database(t, `CREATE TABLE kv (grp TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, expires_at INTEGER, PRIMARY KEY (grp, key));
 		INSERT INTO kv VALUES ('user:42:config', 'theme', 'dark', NULL), ('tenant-42:config', 'k', '', 4000000000000), ('a.b:c', 'k', 'x', 1), ('', 'k', 'x', NULL)`), GoStore)

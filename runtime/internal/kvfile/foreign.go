@@ -85,8 +85,8 @@ func Codebolt(ctx context.Context, db *sql.DB) iter.Seq2[Item, error] {
 }
 
 // CodeboltInstance reads the file of an instance of Codebolt. The key ("cb", instance) has the
-// object of the file without the members that Codebolt counts anew, recordCount and namespaces. The
-// key ("cb", true, name, instance) finds the instance by its name, and has null.
+// object of the file without recordCount and namespaces, which Codebolt counts anew. The key ("cb",
+// true, name, instance) finds the instance by its name, and has null.
 func CodeboltInstance(document []byte) ([]kv.Entry, error) {
 	var instance map[string]json.RawMessage
 	if err := json.Unmarshal(document, &instance); err != nil || instance == nil {
@@ -116,7 +116,7 @@ func CodeboltInstance(document []byte) ([]kv.Entry, error) {
 }
 
 // GoStore ranges over the table kv of a database of go-store: the keys are (group, key), or
-// (namespace, group, key) if the group is that of a namespace, and the values text.
+// (namespace, group, key) if the group belongs to a namespace, and the values text.
 func GoStore(ctx context.Context, db *sql.DB) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		expires := "expires_at"
@@ -159,8 +159,8 @@ func splitGroup(group string) kv.Key {
 	return kv.Key{group}
 }
 
-// joinGroup returns the group of a key whose parts but the last are a group, or false: then
-// splitGroup does not make them.
+// joinGroup returns the group that all parts of a key but the last make up; false if splitGroup
+// would not make them.
 func joinGroup(parts []string) (string, bool) {
 	if len(parts) < 2 || len(parts) > 3 {
 		return "", false
@@ -177,7 +177,7 @@ func isNamespace(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, other)
 }
 
-// table ranges over a table in the order of some columns. read makes an entry of the values of a
+// table ranges over a table in the order of some columns. read makes an entry from the values of a
 // row.
 func table(ctx context.Context, db *sql.DB, name string, columns []string, order string,
 	read func([]any) (kv.Entry, error)) iter.Seq2[Item, error] {

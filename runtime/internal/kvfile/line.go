@@ -13,15 +13,15 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
-// AppendLine appends an entry as one line of JSON, with its end. The error is about a value that is
-// damaged.
+// AppendLine appends an entry as one line of JSON, with its end. The error is about a damaged
+// value.
 //
 //	{"key":["user",7],"value":{"name":"Ada"},"expires":"2027-01-01T00:00:00Z"}
 //	{"key":["raw"],"value":{"$bytes":"AAH/"},"encoding":"bytes"}
 //
 // The value is as in the JSON of kv.commit, in the form that keeps all bytes: CBOR is
-// {"$cbor":base64}, and what V8 has serialized is {"$v8":base64}. ParseLine returns the same key,
-// encoding, bytes and expiry.
+// {"$cbor":base64}, and V8's form is {"$v8":base64}. ParseLine returns the same key, encoding,
+// bytes and expiry.
 func AppendLine(dst []byte, e *kv.Entry) ([]byte, error) {
 	key, err := e.Key.MarshalJSON()
 	if err != nil {
@@ -66,7 +66,7 @@ func stored(v *kv.Value) (value.Value, error) {
 }
 
 // ParseLine reads a line. The error code is InvalidArgument or TooLarge, and the metadata "field"
-// names the member that is wrong.
+// names the wrong member.
 func ParseLine(text []byte) (e kv.Entry, err error) {
 	var line struct {
 		Key      host.Raw `json:"key"`

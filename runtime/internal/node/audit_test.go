@@ -63,8 +63,8 @@ func (g *stage) wantRecords(key string, show func(r audit.Record) string, want .
 
 func byVerb(r audit.Record) string { return r.Verb }
 
-// audited are the methods of operators that change something, with an input each, and what must be
-// done before: a method and its input.
+// audited are the methods of operators that change something, with an input each, and the method
+// and input of a call that must come before.
 var audited = map[string]trial{
 	host.ActorPause: {input: `{"reason":"r"}`}, host.ActorResume: {before: [][2]string{{host.ActorPause,
 		``}}}, host.ActorWake: {}, host.ActorSleep: {}, host.ActorRetry: {},
@@ -95,7 +95,7 @@ var audited = map[string]trial{
 	host.WorkflowImport: {before: begun, prepare: exported},
 }
 
-// exported ends a run, and is the input that brings it back.
+// exported ends a run, and returns the input that brings it back.
 func exported(t *testing.T, g *stage, key string) string {
 	var out host.WorkflowRecording
 	err := json.Unmarshal(g.mustOperate(key, host.WorkflowExport, ``).Output, &out)
@@ -218,7 +218,7 @@ func (p codedPuppet) Save(dst []byte) ([]byte, error) {
 	return append(dst, b...), err
 }
 
-// What a record has on the disk is read by later versions: fields are only added.
+// Later versions read the records on the disk: fields are only added.
 func TestFieldsOfRecordsStay(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -229,9 +229,9 @@ func TestFieldsOfRecordsStay(t *testing.T) {
 		"a record has")
 }
 
-// What the program and its actors do to a store that their type does not open is no verb, unless
-// they say why. Neither is what the holder of a token does. What callers may do with a store that
-// is open is one only with a reason.
+// Changes by the program and its actors of a store that their type does not open are no verbs,
+// unless they give a reason. Neither are those of the holder of a token. Changes by callers of an
+// open store are verbs only with a reason.
 func TestTheProgramIsNoOperatorOfAStore(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil, &puppetType{name: "p"}, &puppetType{name: "open", migrations: schema[:1], openSQL: true})
@@ -375,8 +375,8 @@ func TestTextThatIsNotUTF8DoesNotSpoilTheLog(t *testing.T) {
 	g.wantRecords("a", func(r audit.Record) string { return r.Verb + r.Reason }, "actor.destroy\uFFFD", "actor.pauseto see")
 }
 
-// Verbs without a commit are recorded before they begin, so that the record is there however the
-// call ends.
+// Verbs without a commit are recorded before they begin, so that the record is there regardless of
+// how the call ends.
 func TestAVerbWhoseCallerLeavesIsRecorded(t *testing.T) {
 	slow := func(*puppet, host.Turn) error { time.Sleep(time.Second); return nil }
 	bubble(t, nil, []*puppetType{{name: "p", wake: slow, sleep: slow}}, func(t *testing.T, g *stage) {
@@ -435,7 +435,7 @@ func TestADamagedRecordIsNamedAndSkipped(t *testing.T) {
 	same(t, text(followed), "p/[a] actor.pausefalse p/[a] true p/[b] true p/[a] actor.resumefalse ", err)
 }
 
-// An actor that destroys another one is named, in a turn or a task, with whatever context.
+// An actor that destroys another one is named, in a turn or a task, with any context.
 func TestADestructionNamesTheActorThatMakesIt(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
@@ -463,7 +463,7 @@ func TestADestructionNamesTheActorThatMakesIt(t *testing.T) {
 	g.wantRecords("a", by, mine, mine, mine, mine+"why", mine, mine)
 }
 
-// A record of a time to come shows the time that the clock had. It hides no later record, is not
+// A record with a future time shows the time that the clock had. It hides no later record, is not
 // shown as if it were new, and is removed when the records after it are.
 func TestAClockThatWasAheadSpoilsNoRecord(t *testing.T) {
 	disk := engine.NewDisk()

@@ -33,8 +33,8 @@ func crowd(n int) (*event.Hub, []*conn.LiveConnection) {
 	return h, all
 }
 
-// BenchmarkPublish measures what the gate does for one event: it hands it to the buffers of 1,000
-// connections.
+// BenchmarkPublish measures the work of the gate for one event: it puts it into the buffers of
+// 1,000 connections.
 func BenchmarkPublish(b *testing.B) {
 	for name, e := range map[string]host.EmittedEvent{
 		"all":          {Name: "said", Data: []byte(`"hello"`)},
@@ -83,8 +83,7 @@ func BenchmarkFollow(b *testing.B) {
 	}
 }
 
-// BenchmarkReconnect measures how fast 1,000 clients that were lost come back at once, hook and
-// all.
+// BenchmarkReconnect measures how fast 1,000 lost clients come back at once, including the hook.
 func BenchmarkReconnect(b *testing.B) {
 	h := newHotel(b, puppetType{connect: add(0), disconnect: add(0)}, host.Limits{})
 	tokens := make([]string, 1000)
@@ -126,8 +125,8 @@ func BenchmarkTraced(b *testing.B) {
 }
 
 // BenchmarkQueryTracedPair compares queries of a node that records nothing with those of one whose
-// rate is spent, in pairs of short turns, so that what else the machine does hits both. It reports
-// how many of these come in the time of one of those.
+// rate is spent, in pairs of short turns, so that other load of the machine affects both. It
+// reports how many of the latter come in the time of one of the former.
 func BenchmarkQueryTracedPair(b *testing.B) {
 	var nodes [2]*stage
 	for i, o := range []parttrace.Options{{Off: true}, {PerSecond: 1}} {

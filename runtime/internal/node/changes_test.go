@@ -23,8 +23,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 )
 
-// changeLog is a sink of changes. It keeps a line for each: its kind and name, and what else it
-// says.
+// changeLog is a sink of changes. It keeps a line for each: its kind, its name, and the rest.
 type changeLog struct {
 	mu     sync.Mutex
 	lines  []string
@@ -106,8 +105,8 @@ func TestAWrittenRunIsPublishedOncePerTurn(t *testing.T) {
 	})
 }
 
-// What is published is listed: every kind of change as its own family or in the table of kinds,
-// which has no others, and every transition of an actor's life.
+// The published kinds are documented: every kind of change as its own family or in the table of
+// kinds, which has no others, and every transition of an actor's life.
 func TestEveryKindOfChangeIsInTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/nats.md")
 	must(t, err)
@@ -172,7 +171,7 @@ func TestATurnPublishesSoManyChangesOfKeysAndCountsTheRest(t *testing.T) {
 	}
 }
 
-// A node without NATS tells of the changes of all actors while they are followed, and writes no
+// A node without NATS publishes the changes of all actors while they are followed, and writes no
 // outbox for it.
 func TestChangesOfAllActorsAreFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -37,7 +37,7 @@ func TestPartsConform(t *testing.T) {
 		t.Run(s.Part, func(t *testing.T) { kerneltest.Run(t, s) })
 	}
 	for _, p := range Parts(&Options{Traces: trace.Options{Off: true}}) {
-		// which only read, count beside the turns, outlive actors, and have no rows
+		// these only read, count beside the turns, outlive actors, or have no rows
 		if !slices.Contains(names, p.Name()) && p.Name() != "trace" && p.Name() != "usage" && p.Name() != "audit" && p.Name() != "state" {
 			t.Errorf("the suite is not run on the part %s", p.Name())
 		}
@@ -58,7 +58,7 @@ func conforming() []kerneltest.Subject {
 			},
 			Read: usesInKV,
 		},
-		{ // what expires is handled
+		{ // the handler gets the entry when it expires
 			Part: "kv", Ends: workTime + 2*time.Second, Rests: 2 * time.Hour,
 			Declare: func(b *host.Behavior) {
 				b.Maps = []host.Map{{Name: "m", Log: true, LogFor: time.Minute, Handler: "changed"}}
@@ -377,7 +377,7 @@ func useOf(input []byte) int {
 	return in.N
 }
 
-// operate is asked for a method that makes no actor; then the actor is made before.
+// operate calls a method that makes no actor; if there is none, it makes the actor before.
 func operate(k *kernel.Kernel, a host.Address, method string, in, out any) error {
 	err := asked(k, a, method, in, out)
 	if host.CodeOf(err) != host.NotFound {

@@ -34,7 +34,7 @@ func TestConnectHookSeesAllAndCredentialsAreNotStored(t *testing.T) {
 	keeps := false
 	d := puppetType{connect: func(p *puppet, h host.Turn) error {
 		saw, p.conn.State = string(p.given), []byte{0x01}
-		if keeps { // what the hook sets is stored as it is
+		if keeps { // what the hook sets is stored unchanged
 			p.conn.Params = p.given
 		}
 		if h.Caller() != p.conn.ID {
@@ -87,7 +87,7 @@ func TestConnectIsChecked(t *testing.T) {
 	})
 }
 
-// noting makes a disconnect hook that notes why connections end.
+// noting makes a disconnect hook that records why connections end.
 func noting(p *puppet, _ host.Turn) error {
 	why := "left"
 	if p.cause != nil {
@@ -97,8 +97,8 @@ func noting(p *puppet, _ host.Turn) error {
 	return nil
 }
 
-// A client that comes back with a position which the actor has not come to, as after a restore of a
-// backup, gets what is kept, and is told so.
+// A client that comes back with a position beyond the actor's, as after a restore of a backup, gets
+// all kept events, and a reset.
 func TestClientThatIsAheadOfTheActorBeginsAnew(t *testing.T) {
 	in(t, puppetType{}, host.Limits{}, func(t *testing.T, h *hotel) {
 		l := h.connect(listening)
@@ -109,8 +109,8 @@ func TestClientThatIsAheadOfTheActorBeginsAnew(t *testing.T) {
 	})
 }
 
-// A client that was cut off may still be served: what it subscribes to is on record when it comes
-// back, but is not sent to its new end until it asks there.
+// A client that was cut off may still be served: its subscriptions are on record when it comes
+// back, but its new end gets their events only after it has subscribed there.
 func TestClientThatSubscribesAtBothItsEndsGetsEvents(t *testing.T) {
 	in(t, puppetType{}, host.Limits{}, func(t *testing.T, h *hotel) {
 		old := h.connect(host.ConnectRequest{})
@@ -154,7 +154,7 @@ func TestLongHistoryIsReadInPages(t *testing.T) {
 				fatalIf(t, string(e.Data) != fmt.Sprintf("%q", fmt.Sprint(heard)), "event %d is %s", heard, e.Data)
 				heard++
 			}
-			if emitted < 1500 { // what is emitted meanwhile does not cut the client off
+			if emitted < 1500 { // events that are emitted meanwhile do not cut the client off
 				emit(100)
 			}
 		}
@@ -233,8 +233,8 @@ func TestClientThatGivesUpWhileConnectingLeavesNothing(t *testing.T) {
 }
 
 // TestNoEventIsLostOrDoubledHoweverConnectionsAndTurnsMeet is for the race detector, too: real
-// time, everything at once. Every client gets all events after its cursor, without a hole, over
-// however many connections.
+// time, everything at once. Every client gets all events after its cursor, without a hole, over any
+// number of connections.
 func TestNoEventIsLostOrDoubledHoweverConnectionsAndTurnsMeet(t *testing.T) {
 	h := newHotel(t, puppetType{disconnect: noting}, host.Limits{EventHistory: 100_000})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -380,7 +380,7 @@ func (h *hotel) back(w host.Welcome, after uint64) host.LiveConnection {
 	return l
 }
 
-// log returns what the puppet has noted.
+// log returns the log of the puppet.
 func (h *hotel) log() (log []string) {
 	h.t.Helper()
 	h.must("a", func(p *puppet, _ host.Turn) error { log = slices.Clone(p.s.Log); return nil })
@@ -402,8 +402,8 @@ func (h *hotel) wakes() int {
 	return len(rows)
 }
 
-// heard reads what comes within a second: texts of events, and the events missed. It ends early
-// when the connection does.
+// heard reads events for a second: their texts, and the number of missed ones. It ends early when
+// the connection does.
 func heard(l host.LiveConnection) (texts []string, last, missed uint64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -426,7 +426,7 @@ func heard(l host.LiveConnection) (texts []string, last, missed uint64, err erro
 	}
 }
 
-// expect reads what comes within a second and compares it.
+// expect reads events for a second and compares them.
 func expect(t testing.TB, l host.LiveConnection, want ...string) {
 	t.Helper()
 	got, _, missed, err := heard(l)
@@ -462,7 +462,7 @@ func (g *stage) followFrom(key string, from host.Subscription) host.EventStream 
 // held returns how many bytes of events the node holds for its clients.
 func (g *stage) held() int64 { return event.HubOf(g.Kernel).Held.Load() }
 
-// gets reads what is there. These must be the events of the sequences.
+// gets reads what is there. It must be the events of the sequences.
 func gets(t *testing.T, s interface {
 	Next(context.Context) (host.Delivery, error)
 }, first, last uint64) {
@@ -498,7 +498,7 @@ func TestSlowFollowersOfManyActorsHoldNoMoreThanTheNodeAllows(t *testing.T) {
 		if held := g.held(); held < limit/2 || held > limit+actors*2*event.MinBuffered {
 			t.Errorf("they hold %d bytes; the limit is %d", held, limit)
 		}
-		quick := g.follow("quick") // gets small events at once though the node is full
+		quick := g.follow("quick") // gets small events at once even if the node is full
 		g.must("quick", emits(1, 100))
 		quick.(*event.Subscription).Mu.Lock()
 		same(t, quick.(*event.Subscription).Count, 1, "events in the buffer of a new stream")
@@ -556,7 +556,7 @@ func TestConnectionThatHadReadAllIsNotCutOffByTurnsThatShareACommit(t *testing.T
 
 func TestClientThatGivesUpWaitingForTheHistoryMissesNothing(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxEventBytes = 32 << 10 }, listeners(), func(t *testing.T, g *stage) {
-		hoarder := g.client("a", listening) // with anything more, the node is full
+		hoarder := g.client("a", listening) // with further bytes, the node is full
 		defer hoarder.Close(context.Background(), false)
 		for range 3 {
 			g.must("a", emits(1, 10_000))
@@ -643,7 +643,7 @@ func TestNothingIsHeldAfterTheLastClientHoweverTheyEnd(t *testing.T) {
 	}
 }
 
-// A client that loses its connection before the first event resumes from where it began.
+// A client that loses its connection before the first event resumes from its beginning.
 func TestASubscriptionKnowsWhereItBegins(t *testing.T) {
 	bubble(t, nil, listeners(), func(t *testing.T, g *stage) {
 		begins := func(s host.EventStream) (host.Position, bool) { return s.(*event.Subscription).Position() }

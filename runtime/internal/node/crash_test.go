@@ -41,8 +41,8 @@ func values(of map[string]kv.Entry) map[string]string {
 	return all
 }
 
-// What a watcher is told is on the disk: whenever the power fails, the store has it, or what came
-// after.
+// Everything that a watcher gets is on the disk: whenever the power fails, the store has it, or a
+// later state.
 func TestWatchersAreToldWhatIsDurable(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.kv("n=0")
@@ -69,8 +69,8 @@ func TestWatchersAreToldWhatIsDurable(t *testing.T) {
 	})
 }
 
-// The power fails after every write and sync while entries change, and a follower goes on, from
-// where it was at that moment, on what is left.
+// The power fails after every write and sync while entries change, and a follower goes on from its
+// position at that moment, on the remaining data.
 func TestFollowersReadEachEventOnceWhateverTheCrash(t *testing.T) {
 	const changes = 15
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
@@ -111,8 +111,8 @@ func TestFollowersReadEachEventOnceWhateverTheCrash(t *testing.T) {
 	})
 }
 
-// The power fails after every write and sync while a map changes: what is left is handled after the
-// start, and the state has each change once.
+// The power fails after every write and sync while a map changes. The remaining changes are handled
+// after the start, and the state has each change once.
 func TestChangesAreHandledOnceWhateverTheCrash(t *testing.T) {
 	const changes = 12
 	handles := &puppetType{
@@ -147,7 +147,7 @@ func TestChangesAreHandledOnceWhateverTheCrash(t *testing.T) {
 }
 
 // The power fails after every write and sync while entries are put and deleted under a quota, a
-// search index and a log. What is left of each tells the same entries.
+// search index and a log. The rest of each agrees on the entries.
 func TestACommitIsWholeWithItsIndexQuotaAndLogWhateverTheCrash(t *testing.T) {
 	const most = 4
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
@@ -232,8 +232,8 @@ func TestManyEntriesExpireInSlices(t *testing.T) {
 	})
 }
 
-// TestTickIsNeitherLostNorRecordedTwiceWhateverTheCrash lets the power fail after every write and
-// sync around ticks, and looks at what is left. The handler notes each run in the state, so state
+// TestTickIsNeitherLostNorRecordedTwiceWhateverTheCrash cuts the power after every write and sync
+// around ticks, and checks the remaining data. The handler records each run in the state, so state
 // and history must agree, and every tick counts.
 func TestTickIsNeitherLostNorRecordedTwiceWhateverTheCrash(t *testing.T) {
 	fails := func(due time.Time) bool { return due.Unix()%3 == 0 }
@@ -298,8 +298,8 @@ func TestItemsAreReadInTheEncodingOfTheRequest(t *testing.T) {
 	})
 }
 
-// TestReaderSeesEachItemOnceWhateverTheCrash lets the power fail after every write and sync while
-// an actor appends, and lets each reader go on, from where it was at that moment, on what is left.
+// TestReaderSeesEachItemOnceWhateverTheCrash cuts the power after every write and sync while an
+// actor appends. Each reader goes on from its position at that moment, on the remaining data.
 func TestReaderSeesEachItemOnceWhateverTheCrash(t *testing.T) {
 	const items = 20
 	appends := func(g *stage, from int) {

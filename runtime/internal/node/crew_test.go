@@ -52,7 +52,7 @@ func TestTaskThatDoesNotReturnIsLeftBehindAndReported(t *testing.T) {
 	}
 }
 
-// Tasks are stopped when nothing else is left to put to sleep, also while they run the attempt of a
+// Tasks are stopped when nothing else can be put to sleep, even while they run the attempt of a
 // step.
 func TestMemoryPressureStopsTasksAfterEverythingElse(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxAwake = 10 }, nil, func(t *testing.T, g *stage) {
@@ -140,7 +140,7 @@ func goes(name string, f func(host.Task) error) deed {
 // untilTold is a task that returns when its context ends.
 func untilTold(t host.Task) error { <-t.Done(); return t.Err() }
 
-// adds is what a task does in a turn.
+// adds is the turn of a task that adds n.
 func adds(n int) func(any, host.Turn) error {
 	return func(state any, _ host.Turn) error { state.(*puppetState).N += n; return nil }
 }
@@ -166,7 +166,7 @@ func TestTaskIsNotUsedAfterItReturned(t *testing.T) {
 }
 
 // The task of a calls b, whose turn calls a: no cycle, because a's turn does not wait for its task.
-// What it calls has the trace of the turn that started it, whether it calls by itself or by its
+// Its calls have the trace of the turn that started it, whether it calls by itself or by its
 // context.
 func TestTaskCallsActorsWithoutMakingThemWait(t *testing.T) {
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -206,8 +206,8 @@ func TestTaskCallsActorsWithoutMakingThemWait(t *testing.T) {
 	})
 }
 
-// The goroutine of a handler that was abandoned still holds the item of the mailbox, which must not
-// be used again: its late answer would reach the caller of another.
+// The goroutine of an abandoned handler still holds the item of the mailbox, which must not be used
+// again: its late answer would reach the caller of another item.
 func TestTurnOfATaskThatIsAbandonedAnswersNobodyElse(t *testing.T) {
 	bubble(t, nil, []*puppetType{{name: "p", limits: host.Limits{TurnTimeout: time.Second}}}, func(t *testing.T, g *stage) {
 		stuck, going := make(chan struct{}), make(chan struct{})

@@ -58,7 +58,7 @@ func TestDamageReachesCallersAsSuch(t *testing.T) {
 	g := newStage(t, nil)
 	g.dir = t.TempDir()
 	g.restart()
-	text := func() string { // which is not compressed
+	text := func() string { // it is not compressed
 		b := make([]byte, 30_000)
 		rand.Read(b)
 		return hex.EncodeToString(b)
@@ -69,7 +69,7 @@ func TestDamageReachesCallersAsSuch(t *testing.T) {
 	})
 	g.must("page", note(page))
 	g.must("state", func(p *puppet, _ host.Turn) error { p.s.Log = []string{state}; return nil })
-	g.restart() // which makes a table of the log
+	g.restart() // it makes a table of the log
 	g.stop()
 	tables := g.breakTables(key[30_000:30_020], page[30_000:30_020], state[30_000:30_020])
 	g.log.Reset()
@@ -126,8 +126,8 @@ func TestDamageReachesCallersAsSuch(t *testing.T) {
 	}
 }
 
-// A row that is not what the engine writes is damage, too, and a migration that comes across it is
-// not at fault.
+// A row that the engine did not write is damage, too, and a migration that reads it is not at
+// fault.
 func TestDamageIsSaidWhateverCameAcrossIt(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{

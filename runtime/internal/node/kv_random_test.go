@@ -22,8 +22,8 @@ import (
 )
 
 // Writers change pairs of entries at random, each pair together, while actors sleep and watchers
-// read now and then. What a watcher knows is never half of a commit, and in the end it is what is
-// stored.
+// read now and then. A watcher never has half of a commit, and in the end it has the stored
+// entries.
 func TestWatchersEndWithWhatIsStored(t *testing.T) {
 	var named kv.Watching
 	for n := range 12 {
@@ -109,7 +109,7 @@ func TestWatchersEndWithWhatIsStored(t *testing.T) {
 	}
 }
 
-// Reads of an actor that sleeps do not wake it, whatever else goes on with it.
+// Reads of a sleeping actor do not wake it, regardless of other work on it.
 func TestReadsBesideSleepAndDestructionAreWhole(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		var all sync.WaitGroup
@@ -143,7 +143,7 @@ func TestReadsBesideSleepAndDestructionAreWhole(t *testing.T) {
 }
 
 // Writers change entries at random while the actor sleeps, the node restarts and the power fails.
-// Each follower reads every event once, and the events make what is stored.
+// Each follower reads every event once, and the events give the stored entries.
 func TestFollowersKnowWhatIsStored(t *testing.T) {
 	steps := 150
 	if long() {
@@ -196,8 +196,8 @@ func TestFollowersKnowWhatIsStored(t *testing.T) {
 	}
 }
 
-// Queries read entries from memory as they are in the commit that they read, whatever changes them:
-// puts, deletes, ranges, expiry, rollbacks, waking up again and an actor of the same name.
+// Queries read entries from memory as they are in their commit, regardless of the changes: puts,
+// deletes, ranges, expiry, rollbacks, waking up again and an actor of the same name.
 func TestEntriesThatAreReadFromMemoryAreThoseOfTheCommit(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
@@ -246,7 +246,7 @@ func TestEntriesThatAreReadFromMemoryAreThoseOfTheCommit(t *testing.T) {
 	}
 }
 
-// undone are turns that change an entry and then nothing.
+// undone are turns that change an entry, and whose change is undone.
 func undone(key []byte) map[string]deed {
 	no := errors.New("no")
 	put := func(h host.Turn) error { return h.KVPut(key, []byte("never"), host.EncodedText, time.Time{}) }
@@ -269,8 +269,7 @@ func undone(key []byte) map[string]deed {
 	}
 }
 
-// A turn that was undone leaves memory as useful as it was: the next read of its keys is
-// remembered.
+// A turn that was undone leaves memory as useful as before: the next read of its keys is cached.
 func TestATurnThatWasUndoneKeepsNothingFromBeingRemembered(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
@@ -291,7 +290,7 @@ func TestATurnThatWasUndoneKeepsNothingFromBeingRemembered(t *testing.T) {
 	}
 }
 
-// A query that begins after a commit was acknowledged never reads from memory what was before it.
+// A query that begins after a commit was acknowledged never reads older entries from memory.
 func TestEntriesThatAreReadFromMemoryAreNotBehindTheCommit(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
@@ -324,7 +323,7 @@ func TestEntriesThatAreReadFromMemoryAreNotBehindTheCommit(t *testing.T) {
 	wg.Wait()
 }
 
-// A query goes on reading the commit that it began with, of which it has read nothing when the next
+// A query goes on reading the commit that it began with, even if it has read nothing when the next
 // one is made.
 func TestAQueryReadsTheCommitThatItBeganWith(t *testing.T) {
 	t.Parallel()
@@ -362,8 +361,8 @@ func TestAQueryReadsTheCommitThatItBeganWith(t *testing.T) {
 	}
 }
 
-// Queries that run at once share a snapshot. What has expired since the first of them took it is
-// absent for the others.
+// Queries that run at once share a snapshot. Entries that have expired since the first of them took
+// it are absent for the others.
 func TestAnExpiredEntryIsAbsentBesideAnOlderQuery(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
@@ -396,7 +395,7 @@ func TestAnExpiredEntryIsAbsentBesideAnOlderQuery(t *testing.T) {
 	})
 }
 
-// What a query that has ended has listed does not keep files that the store has replaced, though
+// The listing of a query that has ended does not keep files that the store has replaced, even if
 // another query reads the same commit.
 func TestAListingThatHasEndedKeepsNoFiles(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
@@ -415,7 +414,7 @@ func TestAListingThatHasEndedKeepsNoFiles(t *testing.T) {
 		})
 		files := func() uint64 {
 			must(t, g.store.Compact(t.Context()))
-			time.Sleep(time.Second) // in which replaced files are removed
+			time.Sleep(time.Second) // replaced files are removed in that time
 			return g.store.Metrics().DiskBytes
 		}
 		before := files()

@@ -24,7 +24,7 @@ func inCBOR[Out any](g *stage, method string, in any) (out Out) {
 	return out
 }
 
-// What the methods answer in JSON is in testdata/kv, and in testdata/kv.txt of package cell.
+// The JSON answers of the methods are in testdata/kv, and in testdata/kv.txt of package cell.
 func TestKVMethodsCarryStoredFormsInCBOR(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
@@ -56,7 +56,7 @@ func TestKVMethodsCarryStoredFormsInCBOR(t *testing.T) {
 	errorIf(t, len(many.Entries) != 2 || many.Entries[0] != nil || many.Entries[1] == nil, "many: %+v", many)
 }
 
-// Pages of any size, together, are what one page has.
+// Pages of any size, together, have the entries of one page.
 func TestPagesOfAListingAreTheListing(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
@@ -108,7 +108,7 @@ func TestCommitsBoundWhatTheyWrite(t *testing.T) {
 	g.must("a", add(1))
 	const puts, key = 8, 3 // bytes of a key of one letter as it is stored
 	text := kv.ByteString(make([]byte, kv.MaxCommit/puts-key))
-	in := kv.CommitInput{Checks: []kv.Check{{Key: kv.Key{"none"}, Exists: new(true)}}} // which fails, so that nothing so large is written
+	in := kv.CommitInput{Checks: []kv.Check{{Key: kv.Key{"none"}, Exists: new(true)}}} // it fails, so that nothing so large is written
 	for i := range puts {
 		in.Mutations = append(in.Mutations, kv.Mutation{Op: "put", Key: kv.Key{string(rune('a' + i))}, Value: text, Encoding: "bytes"})
 	}
@@ -121,8 +121,8 @@ func TestCommitsBoundWhatTheyWrite(t *testing.T) {
 	errorIf(t, out.OK || len(out.Failed) != 1, "a commit of the largest size: %+v", out)
 }
 
-// A commit reads so much for its filters and checks, and says so if that is not enough. Then
-// nothing is done.
+// A commit reads a bounded amount for its filters and checks, and fails beyond it. Then nothing is
+// done.
 func TestCommitsBoundWhatTheyRead(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil, &puppetType{name: "p", limits: host.Limits{TurnTimeout: time.Hour}})
@@ -210,8 +210,8 @@ func TestL4IdleWatchersDoNothing(t *testing.T) {
 }
 
 // Defect B19 of KeyVal: its client watches prefixes under a name that the server does not know, and
-// never gets a change. Here an input that says nothing is refused, as are too many names and too
-// many watchers.
+// never gets a change. Here an input that names nothing is refused, and so are too many names and
+// too many watchers.
 func TestB19WatchersThatNameNothingAreRefused(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		many := make([]kv.Key, kv.MaxWatchedKeys+1)
@@ -254,7 +254,7 @@ func TestB19WatchersThatNameNothingAreRefused(t *testing.T) {
 		}
 		g.watch(kv.Watching{Prefixes: []kv.Key{{}}}).Close()
 
-		g.must("b", func(_ *puppet, h host.Turn) error { // which must not wait
+		g.must("b", func(_ *puppet, h host.Turn) error { // it must not wait
 			for method, input := range map[string]string{host.KVWatch: `{"keys":[{"key":["x"]}],"wait_ms":5}`,
 				host.KVFeed: `{"after":4,"wait_ms":5}`} {
 				_, err := h.Call(h, &host.Request{Address: pAddr("a"), Method: method, Codec: host.JSON, Input: []byte(input)})
@@ -293,7 +293,7 @@ func TestEventsOfWatchersAreBoundedAsJSON(t *testing.T) {
 	})
 }
 
-// A large commit leaves it to its many watchers to find out whether it concerns them.
+// A large commit leaves the comparison with its keys to its many watchers.
 func TestManyWatchersOfALargeCommit(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.kv("k.0=0", "k.1=1")

@@ -29,7 +29,7 @@ import (
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
-// retryAt returns when an overloaded actor says that another try may succeed.
+// retryAt returns when another try may succeed, from the error of an overloaded actor.
 func retryAt(t *testing.T, err error) time.Time {
 	t.Helper()
 	e := wantCode(t, err, host.Overloaded)

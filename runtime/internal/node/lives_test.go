@@ -20,7 +20,7 @@ import (
 	parttrace "github.com/cairn-run/cairn/runtime/internal/part/trace"
 )
 
-// A row of the wake index that no record is behind would come up again and again.
+// A row of the wake index without a record behind it would come up again and again.
 func TestRowOfTheWakeIndexWithoutARecordIsRemovedWhenItIsDue(t *testing.T) {
 	for _, kind := range []keyspace.WakeKind{keyspace.WakeAlarm, keyspace.WakeSchedule, keyspace.WakeConnections, keyspace.WakeRun} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestTurnIsNotCommittedOnceItsAbandonmentHasBegun(t *testing.T) {
 	a.Weight.Sleep(&a.Kernel.Memory)
 	a.Mu.Unlock()
 	turn.Work.Fail(host.Errorf(host.DeadlineExceeded, "nothing of the turn was kept"))
-	// The goroutine that runs the actor may be the first to tell, too.
+	// The goroutine that runs the actor may also be the first to answer.
 	code := host.CodeOf(<-reply)
 	fatalIf(t, code != host.DeadlineExceeded && code != host.Unavailable, "the caller was told %v", code)
 	n := a.Applied.Load()
@@ -202,8 +202,8 @@ func TestActorWithABusyResidentStaysThoughItsCoreIsLost(t *testing.T) {
 }
 
 // TestActorsAreUsedFromManyGoroutines is for the race detector and for deadlocks: few keys,
-// everything at once. At the end every pause is lifted, what was sent has been handled or moved
-// aside, and nothing is stored of actors that were destroyed.
+// everything at once. At the end every pause is lifted, every message has been handled or moved
+// aside, and nothing is stored of destroyed actors.
 func TestActorsAreUsedFromManyGoroutines(t *testing.T) {
 	d := &puppetType{name: "p", alarm: add(1), wake: goes("steady", untilTold)}
 	bubble(t, func(o *Options) {

@@ -24,7 +24,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 )
 
-// giveUp keeps messages of the actor "a" that were given up, from a number on.
+// giveUp keeps given-up messages of the actor "a", from a number on.
 func giveUp(g *stage, first uint64, n int, message mail.MessageRecord, reason string) {
 	g.t.Helper()
 	message.Type, message.Key, message.Method = "p", []string{"shut"}, "do"
@@ -86,8 +86,8 @@ func TestOperatorsReadWhyAMessageFailedAndItsSenderDoesNot(t *testing.T) {
 	})
 }
 
-// Messages are given up whatever their size and their error. The oldest go first, and ones that
-// have expired take no room.
+// Messages of any size and with any error are given up. The oldest go first, and expired ones take
+// no room.
 func TestMessagesThatWereGivenUpAreBounded(t *testing.T) {
 	types := []*puppetType{{name: "p", limits: host.Limits{SendAttempts: 1}}}
 	bubble(t, nil, types, func(t *testing.T, g *stage) {
@@ -141,7 +141,7 @@ func TestMessagesThatWereGivenUpAreBounded(t *testing.T) {
 	})
 }
 
-// A post office sends numbered messages to an actor that is not there yet, and notes what arrives.
+// A post office sends numbered messages to an actor that does not exist yet, and records arrivals.
 type postOffice struct {
 	mu    sync.Mutex
 	came  []int
@@ -149,7 +149,7 @@ type postOffice struct {
 	visit func()   // runs when a message is handled; may be nil
 }
 
-// fill lets an actor send messages of a size that the next start delivers.
+// fill makes an actor send messages of a size that the next start delivers.
 func (p *postOffice) fill(g *stage, turns, each, size int) {
 	g.Offline = true
 	for i := range turns {
@@ -289,7 +289,7 @@ func TestMessageIsDeliveredOnlyWhenItsRowNamesItsTarget(t *testing.T) {
 		p.fill(g, 1, mail.MaxPinned+10, 0) // two turns bind them
 		unbound := 0
 		p.visit = func() {
-			if len(p.came)%16 > 0 { // to count takes its time
+			if len(p.came)%16 > 0 { // counting takes its time
 				return
 			}
 			_, n := count(t, g.store)

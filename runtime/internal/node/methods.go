@@ -31,7 +31,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// A Node hosts actors over one store: the kernel, and what its parts offer to gateways and
+// A Node hosts actors over one store: the kernel, and the functions of its parts for gateways and
 // programs.
 type Node struct{ *kernel.Kernel }
 
@@ -54,8 +54,8 @@ var (
 	_ hostaudit.Log       = (*Node)(nil)
 )
 
-// New makes a node. Start begins to fire alarms and recovers pending messages. The error says what
-// is wrong with the options.
+// New makes a node. Start begins to fire alarms and recovers pending messages. The error is about
+// the options.
 func New(o Options) (*Node, error) {
 	parts := Parts(&o)
 	router, err := call.New(parts, newQuery)
@@ -123,15 +123,15 @@ func (n *Node) SetSampling(ctx context.Context, s hosttrace.Sampling) (hosttrace
 	return hosttrace.Sampling{}, host.Errorf(host.FailedPrecondition, "the configuration of the node turns traces off")
 }
 
-// Start begins to fire alarms and to take up what was under way when the store was last open. No
-// call may come before it returns.
+// Start begins to fire alarms and to continue the work that was under way when the store was last
+// open. No call may come before it returns.
 func (n *Node) Start() {
 	n.Kernel.Start()
 	n.Go(func() { duty.Recover(n.Kernel) })
 }
 
-// CheckLimits returns what is wrong with limits, of which zero ones have their defaults. The error
-// is a *limit.Error.
+// CheckLimits returns what is wrong with limits; zero ones have their defaults. The error is a
+// *limit.Error.
 func CheckLimits(l host.Limits) error {
 	_, err := limit.New(l, slices.Collect(attach.As[kernel.Limiter](Parts(new(Options)))))
 	return err
@@ -192,8 +192,8 @@ func (n *Node) FollowChanges(ctx context.Context, q changes.Query, f func(*chang
 	return n.Changes.Live.Follow(ctx, q, n.NoWaits(), f)
 }
 
-// BeginChanges begins to follow changes. What it returns has to be called once, and does the rest
-// of FollowChanges.
+// BeginChanges begins to follow changes. The caller must call the result once: it does the rest of
+// FollowChanges.
 func (n *Node) BeginChanges(q changes.Query) (tell func(context.Context, func(*changes.Record) error) error, err error) {
 	tell, err = n.Changes.Live.Begin(q, n.NoWaits())
 	return tell, err

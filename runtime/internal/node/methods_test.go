@@ -194,7 +194,7 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 				"%s %s: %v names the field %q, want %q", method, in, e, e.Metadata["field"], field)
 		}
 	}
-	// What is too large says by how much besides.
+	// Errors for too large inputs also have the excess.
 	for _, c := range []struct {
 		method, in, field string
 		limit, actual     string
@@ -229,7 +229,7 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		errorIf(t, m["field"] != c.field || c.limit != "" && m["limit"] != c.limit || c.actual != "" && m["actual"] != c.actual,
 			"%s: %+v, want field %q and %s over %s", c.method, e, c.field, c.actual, c.limit)
 	}
-	// A type of the node says which parameter of a list is wrong.
+	// A type of the node reports which parameter of a list is wrong.
 	for field, list := range map[string]func() error{
 		"prefix": func() error { _, err := g.List(t.Context(), host.ListQuery{Prefix: []string{"a"}}); return err },
 		"limit":  func() error { _, err := g.List(t.Context(), host.ListQuery{Limit: 1001}); return err },
@@ -239,7 +239,7 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 	} {
 		wantField(t, list(), field)
 	}
-	// A number is shown as it was given, however large it is.
+	// A number of any size is shown as it was given.
 	for in, method := range map[string]string{
 		`{"queue":"jobs","messages":[{"body":1,"delay_ms":99999999999999999}]}`:     host.QueueSend,
 		`{"queue":"jobs","messages":[{"body":1,"ttl_ms":99999999999999999}]}`:       host.QueueSend,
@@ -263,7 +263,7 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		in["limit"] = nil
 		check(t, errors.Join(g.verb("a", method, in, nil), g.cbor("a", method, in, nil)), method)
 	}
-	// Go callers' zeros are left out, and mean the defaults.
+	// Zeros of Go callers are left out, and mean the defaults.
 	for method, in := range map[string]any{
 		host.QueueReceive: host.QueueReceiveInput{Queue: "jobs"}, host.StreamRead: host.StreamReadInput{Stream: "log"}, host.SQLQuery: host.SQLInput{SQL: "SELECT 1"},
 		host.QueuePeek: host.QueueListInput{Queue: "jobs"}, host.ConnectionList: host.ConnectionListInput{}, host.SendDeadList: host.SendListInput{},
@@ -304,7 +304,7 @@ func TestEachRowOfTheTableIsBoundAndHasItsKind(t *testing.T) {
 	}
 	for name, kind := range map[string]host.MethodKind{
 		"open": host.Creation, host.QueueSend: host.Action, host.QueuePeek: host.Query, host.ActorWhy: host.Query, host.SQLStatus: host.Query,
-		// What runs beside the actor changes something all the same.
+		// These run beside the actor, but change something.
 		host.ActorWake: host.Action, host.ActorRetry: host.Action, host.SendSkip: host.Action, host.SQLMigrate: host.Action,
 	} {
 		errorIf(t, kinds[name] != kind, "%s is a %s, want %s", name, kinds[name], kind)
@@ -325,9 +325,9 @@ func names(n int) string {
 	return b.String()[1:]
 }
 
-// TestLookingAtAnActorDoesNotWakeIt calls each built-in method that reads on an actor that sleeps.
-// The ones of workers and senders wake it, and so do statements in SQL, which may need the
-// migrations of a wake.
+// TestLookingAtAnActorDoesNotWakeIt calls each built-in method that reads on a sleeping actor. The
+// ones of workers and senders wake it, and so do statements in SQL, which may need the migrations
+// of a wake.
 func TestLookingAtAnActorDoesNotWakeIt(t *testing.T) {
 	t.Parallel()
 	wakes := map[string]bool{host.QueueHeld: true, host.QueueResult: true, host.SQLQuery: true}
@@ -367,7 +367,7 @@ func unwell(broken *atomic.Bool) *puppetType {
 
 // TestOperatorsVerbsWorkOnAFailedActor calls every built-in method of an actor that does not wake.
 func TestOperatorsVerbsWorkOnAFailedActor(t *testing.T) {
-	wakes := map[string]bool{host.ActorWake: true, host.SQLMigrate: true} // to be woken is what they ask for
+	wakes := map[string]bool{host.ActorWake: true, host.SQLMigrate: true} // their purpose is a wake
 	var broken atomic.Bool
 	bubble(t, nil, []*puppetType{unwell(&broken)}, func(t *testing.T, g *stage) {
 		for _, r := range method.All() {
@@ -386,7 +386,7 @@ func TestOperatorsVerbsWorkOnAFailedActor(t *testing.T) {
 	})
 }
 
-// Commits that come without encoding take room in the mailbox as others do.
+// Commits without encoding take room in the mailbox like others.
 func TestCommitsWithoutEncodingCountAgainstTheBytesOfTheMailbox(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(o *Options) { o.MaxMailboxBytes = 100_000 }, nil, func(t *testing.T, g *stage) {
@@ -419,7 +419,7 @@ func TestCommitsWithoutEncodingCountAgainstTheBytesOfTheMailbox(t *testing.T) {
 	})
 }
 
-// An input means the same with and without encoding. A value where none is taken is refused, and
+// An input means the same with and without encoding. A value where none is expected is refused, and
 // not ignored.
 func TestInputsMeanTheSameWithoutEncoding(t *testing.T) {
 	t.Parallel()
@@ -447,7 +447,7 @@ func TestInputsMeanTheSameWithoutEncoding(t *testing.T) {
 			errorIf(t, local != encoded || fmt.Sprint(lerr) != fmt.Sprint(err),
 				"%#v: without encoding %s, %v, with it %s, %v", key, local, lerr, encoded, err)
 		}
-		in := kv.GroupsInput{Prefix: kv.Key{"k"}} // which are not found
+		in := kv.GroupsInput{Prefix: kv.Key{"k"}} // they are not found
 		input, _ := wire.Output.Marshal(in)
 		_, encoded := call(host.KVGroups, input, nil)
 		if _, local := call(host.KVGroups, nil, &in); host.CodeOf(local) != host.CodeOf(encoded) {
@@ -474,7 +474,7 @@ func TestCallEndsAtTheDeadlineOfAContextThatHasNoChannel(t *testing.T) {
 				&host.Request{Address: pAddr("a"), Method: "do", Codec: host.JSON, Input: remember(deed(func(_ *puppet, h host.Turn) error {
 					defer close(over)
 					if asks {
-						h.Done() // which asks the caller's context
+						h.Done() // it asks the caller's context
 					}
 					time.Sleep(work)
 					return nil
@@ -519,8 +519,7 @@ func (o *orderNotes) Placed() { o.calls += "placed " }
 // Waits implements host.Order.
 func (o *orderNotes) Waits() { o.calls += "waits " }
 
-// A later request begins while the handler of a query runs, and no earlier turn is missing in what
-// the query sees.
+// A later request begins while the handler of a query runs, and the query sees all earlier turns.
 func TestQueryHasItsPlaceWhenTheTurnsBeforeItHaveRunAndNotWhenItIsAnswered(t *testing.T) {
 	for _, awake := range []bool{true, false} {
 		bubble(t, nil, nil, func(t *testing.T, g *stage) {

@@ -37,11 +37,11 @@ type Options struct {
 	options.Options
 	// SQL bounds the connections of the actors' SQLite databases.
 	SQL sqlite.Options
-	// Traces says what is recorded of what actors do.
+	// Traces says which operations of actors are recorded.
 	Traces trace.Options
-	// UsageOff counts nothing of what actors do.
+	// UsageOff turns off the counts of what actors do.
 	UsageOff bool
-	// Audit says how long the records of what operators do are kept.
+	// Audit says how long the records of operators' verbs are kept.
 	Audit audit.Options
 	// Parts are additional to the parts of every node.
 	Parts []kernel.Part
@@ -64,7 +64,7 @@ func Parts(o *Options) []kernel.Part {
 	return append(append(parts, trace.New(o.Traces)...), o.Parts...)
 }
 
-// appendItems is how a task appends to a stream.
+// appendItems appends to a stream for a task.
 func appendItems(t *kernel.Turn, name string, items [][]byte) (uint64, error) {
 	return stream.Append(t.Core, t, name, items)
 }
@@ -148,7 +148,7 @@ func newTurn() *kernel.Turn {
 	return t
 }
 
-// A handlerQuery is what the handler of a query is handed.
+// A handlerQuery is the view of a query's handler.
 type handlerQuery struct {
 	call.Query
 	kvQuery
@@ -176,7 +176,7 @@ func (h *handlerQuery) Attribute(i int) (host.AttributeValue, bool, error) {
 	return attribute.Query{K: &h.Query}.Attribute(i)
 }
 
-// newQuery makes a query as its handler sees it.
+// newQuery makes a query with the view of its handler.
 func newQuery() call.HandlerQuery {
 	h := new(handlerQuery)
 	q := &h.Query

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// sends has the actor "sender" send messages to the actor "receiver", each of which does a deed.
+// sends posts messages from the actor "sender" to the actor "receiver", each of which does a deed.
 func (g *stage) sends(deeds ...deed) {
 	g.t.Helper()
 	g.must("sender", func(_ *puppet, h host.Turn) error {
@@ -21,7 +21,7 @@ func (g *stage) sends(deeds ...deed) {
 	})
 }
 
-// wantSettled fails if messages of the sender wait, or others than so many were given up.
+// wantSettled fails if messages of the sender wait, or if another number than dead were given up.
 func (g *stage) wantSettled(dead int) {
 	g.t.Helper()
 	var out host.SendListOutput
@@ -37,7 +37,7 @@ func (g *stage) busy(d time.Duration) {
 	time.Sleep(time.Second)
 }
 
-// A target remembers the last message that it handled. One before it that was given up would count
+// A target remembers the last message that it handled. An earlier one that was given up would count
 // as handled, too, if a crash came before it is a dead letter.
 func TestAMessageThatIsGivenUpIsADeadLetterBeforeTheNextIsHandled(t *testing.T) {
 	bubble(t, nil, []*puppetType{{name: "p", limits: host.Limits{SendAttempts: 1}}}, func(t *testing.T, g *stage) {
@@ -51,8 +51,8 @@ func TestAMessageThatIsGivenUpIsADeadLetterBeforeTheNextIsHandled(t *testing.T) 
 	})
 }
 
-// An operator cannot give a message up that was handled, though a crash came before that was
-// settled: to send it again would handle it twice.
+// An operator cannot give up a handled message, even if a crash came before that was settled: to
+// send it again would handle it twice.
 func TestAMessageThatWasHandledIsNotGivenUp(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("receiver", func(*puppet, host.Turn) error { return nil })
@@ -71,12 +71,12 @@ func TestAMessageThatWasHandledIsNotGivenUp(t *testing.T) {
 	})
 }
 
-// Messages share a commit. One that does not return takes those before it along, which did nothing
-// wrong.
+// Messages share a commit. A message that does not return takes those before it along, which did
+// nothing wrong.
 func TestAMessageThatHangsIsGivenUpAlone(t *testing.T) {
 	types := []*puppetType{{name: "p", limits: host.Limits{SendAttempts: 3, TurnTimeout: time.Second}}}
 	bubble(t, nil, types, func(t *testing.T, g *stage) {
-		for range 50 { // of which the runtime sees that the handler is quick
+		for range 50 { // the runtime sees that the handler is quick
 			g.must("receiver", add(1))
 		}
 		g.sends(add(100), add(100), func(*puppet, host.Turn) error { time.Sleep(10 * time.Minute); return nil }, add(100))
@@ -95,7 +95,7 @@ func TestAMessageThatACallTakesAlongIsNotGivenUp(t *testing.T) {
 		message: func(*puppet, host.Turn) error { time.Sleep(500 * time.Millisecond); return nil },
 	}}
 	bubble(t, nil, types, func(t *testing.T, g *stage) {
-		for range 50 { // of which the runtime sees that the handler is quick
+		for range 50 { // the runtime sees that the handler is quick
 			g.must("receiver", add(1))
 		}
 		g.must("receiver", func(_ *puppet, h host.Turn) error {

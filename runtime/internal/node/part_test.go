@@ -19,8 +19,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// A probe is a part from outside. It keeps a key, and has rows in the wake index. Each hook fails
-// if it is told to.
+// A probe is a part from outside. It keeps a key, and has rows in the wake index. Each hook can be
+// set to fail.
 type probe struct {
 	failing                 atomic.Pointer[string]
 	panics                  bool
@@ -96,7 +96,7 @@ func (p *probe) TakeUp(*kernel.Actor) *kernel.Work {
 	return &kernel.Work{Job: &probeJob{p: p}, Existing: true, Finish: func(*kernel.Work) {}}
 }
 
-// A probeJob clears the row that is due, or the row at 0.
+// A probeJob clears the due row, or the row at 0.
 type probeJob struct {
 	p   *probe
 	row *engine.Wake
@@ -130,7 +130,7 @@ func (j *probeJob) Run(c *kernel.Core, w *kernel.Work) {
 	})
 }
 
-// does is a deed that uses the probe, and more of it if it is told to.
+// does is a deed that uses the probe, and more of it, depending on what.
 func (p *probe) does(what string) deed {
 	return func(u *puppet, h host.Turn) error {
 		t := kernelTurn(h)
@@ -142,7 +142,7 @@ func (p *probe) does(what string) deed {
 			return host.Errorf(host.FailedPrecondition, "the handler fails")
 		case "hang":
 			time.Sleep(time.Hour)
-		case "key": // nothing else: the key must be kept all the same
+		case "key": // nothing else: the key must be kept even so
 			return t.Core.Rows.Put(probeKey, []byte("kept"), engine.PutOptions{})
 		case "due":
 			t.Core.Rows.SetWake(probeTime, probeWake, "x", "")
@@ -179,7 +179,7 @@ func (b *bench) must(key, what string) {
 	b.stage.must(key, b.p.does(what))
 }
 
-// rows dumps what the store has of the actor "a".
+// rows dumps the stored rows of the actor "a".
 func (b *bench) rows() (dump string) {
 	b.t.Helper()
 	id, ok, err := b.store.Lookup(b.Identity(pAddr("a")))
@@ -212,7 +212,7 @@ func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 		hook    string
 		panics  bool // it has no error to return
 		quiet   bool // no waiter is notified
-		changes bool // what it failed in was written before
+		changes bool // it was written before the hook failed
 		rebuilt bool // the actor is, because of what parts may remember
 		use     func(b *bench) error
 	}{
@@ -227,7 +227,7 @@ func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 		{hook: "Present", panics: true, quiet: true, use: lookup},
 		{hook: "Follow", panics: true, quiet: true, changes: true, use: call},
 		{hook: "Forget", panics: true, rebuilt: true, use: func(b *bench) error {
-			return wantCode(b.t, b.do("a", "fail"), host.FailedPrecondition) // that of the handler
+			return wantCode(b.t, b.do("a", "fail"), host.FailedPrecondition) // the handler's error
 		}},
 		{hook: "Close", panics: true, quiet: true, use: func(b *bench) error { return b.verb("a", host.ActorSleep, nil, nil) }},
 		{hook: "Abandon", panics: true, use: func(b *bench) error { return b.do("a", "hang") }},
@@ -286,7 +286,7 @@ func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 	}
 }
 
-// core returns what an actor is awake with.
+// core returns the core of an awake actor.
 func (b *bench) core(key string) *kernel.Core {
 	a := b.Find(pAddr(key))
 	a.Mu.Lock()
@@ -344,7 +344,7 @@ func (b *bench) post(j kernel.Job) error {
 	return <-done
 }
 
-// A destruction that is not committed has not happened, so what survives a lost core must go on.
+// A destruction that is not committed has not happened, so survivors of a lost core must go on.
 func TestDestructionThatIsNotCommittedTellsWhatSurvivesTheCore(t *testing.T) {
 	for name, c := range map[string]struct {
 		refused bool // the next commit is
@@ -359,7 +359,7 @@ func TestDestructionThatIsNotCommittedTellsWhatSurvivesTheCore(t *testing.T) {
 				b.must("a", "")
 				a := b.Find(pAddr("a"))
 				s := attach.Make(&a.Attached, func() *survivor { return new(survivor) })
-				if c.refused { // because the space is opened anew behind the kernel's back
+				if c.refused { // because the space is opened again without the kernel
 					a.Mu.Lock()
 					space, err := b.Store.OpenSpace(a.Core.ID)
 					a.Mu.Unlock()

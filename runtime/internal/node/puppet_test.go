@@ -26,15 +26,14 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// A puppet is an actor that does what the test tells it to: its methods run closures, which the
-// input names.
+// A puppet is an actor that a test controls: its methods run closures, which the input names.
 type puppet struct {
 	typ *puppetType
 	s   puppetState
 	about
 }
 
-// about is what a hook is called for.
+// about is the subject of a hook's call.
 type about struct {
 	tick   *host.Tick
 	cause  *host.Error
@@ -68,12 +67,12 @@ type puppetType struct {
 	wake, sleep, onDestroy deed
 	create                 deed
 	alarm                  deed
-	message, tick          deed // what queues and the schedule "tick" run
+	message, tick          deed // handlers of queues and of the schedule "tick"
 
 	maps   []host.Map
 	change deed // handles changes of maps
 
-	connect, disconnect, subscribe deed // the last is of the event "private"
+	connect, disconnect, subscribe deed // the last is for the event "private"
 
 	limits           host.Limits
 	idle             time.Duration
@@ -89,8 +88,8 @@ var (
 	deedName atomic.Int64
 )
 
-// remember gives a closure a name for an input to carry. No name is valid CBOR, so none is shown as
-// an input.
+// remember gives a closure a name for an input. No name is valid CBOR, so none is shown as an
+// input.
 func remember(f any) []byte {
 	name := "#" + strconv.FormatInt(deedName.Add(1), 10)
 	deeds.Store(name, f)
@@ -243,7 +242,7 @@ func newStage(t testing.TB, options func(*Options), types ...*puppetType) *stage
 	return stageOn(t, engine.NewDisk(), options, types...)
 }
 
-// stageOn starts a node on what a disk has.
+// stageOn starts a node on the data of a disk.
 func stageOn(t testing.TB, disk *engine.Disk, options func(*Options), types ...*puppetType) *stage {
 	t.Helper()
 	g := &stage{t: t, disk: disk, types: types, options: options}
@@ -257,7 +256,7 @@ func (g *stage) start() {
 	eo := engine.Options{Dir: "store", Disk: g.disk, WriteBytes: g.writeBytes, Logger: slog.New(slog.DiscardHandler)}
 	if g.dir != "" {
 		eo.Dir, eo.Disk, eo.Logger = g.dir, nil, slog.New(slog.NewTextHandler(&g.log, nil))
-		eo.AcceptDataLoss = true // or a compaction that comes across damage first decides whether it opens
+		eo.AcceptDataLoss = true // or a compaction that first reads the damage decides whether it opens
 	}
 	store, err := engine.Open(g.t.Context(), eo)
 	g.ok(err)
@@ -303,7 +302,7 @@ func (g *stage) doAt(a host.Address, f deed) error {
 	return err
 }
 
-// request asks the puppet "a" to run a closure as a turn.
+// request is a request to the puppet "a" to run a closure as a turn.
 func request(f deed) *host.Request {
 	return &host.Request{Address: pAddr("a"), Method: "do", Codec: host.JSON, Input: remember(f)}
 }
@@ -389,10 +388,10 @@ func wantCode(t testing.TB, err error, code host.Code) *host.Error {
 	return e
 }
 
-// crash cuts the power and starts the node on what is left.
+// crash cuts the power and starts the node on the remaining data.
 func (g *stage) crash() { g.cut(1, 0) }
 
-// cut is crash, after which some percent of what was not synced may be left.
+// cut is crash, after which some percent of the data that was not synced may remain.
 func (g *stage) cut(seed uint64, unsynced int) {
 	g.t.Helper()
 	g.Halt()
@@ -403,8 +402,8 @@ func (g *stage) cut(seed uint64, unsynced int) {
 	g.start()
 }
 
-// cuts lets f run, and cuts the power at each third write and sync meanwhile, in the long form at
-// each. seen is called with what the disk has left, when all else is blocked.
+// cuts runs f, and cuts the power at each third write and sync meanwhile, in the long form at each.
+// seen is called with the disk's remaining data, when all else is blocked.
 func (g *stage) cuts(seen func(left *engine.Disk), f func()) {
 	each, first := 1, 0
 	if !long() {
@@ -416,7 +415,7 @@ func (g *stage) cuts(seen func(left *engine.Disk), f func()) {
 			select {
 			case moment <- struct{}{}:
 				<-moment
-			case <-done: // what the store does by itself goes on
+			case <-done: // background work of the store goes on
 			}
 		}
 		return nil
@@ -440,8 +439,8 @@ func (g *stage) cuts(seen func(left *engine.Disk), f func()) {
 	}
 }
 
-// afterCuts lets f run, with cuts of the power. Then it calls check on a node of what each cut has
-// left, with what note, if any, returned at the cut.
+// afterCuts runs f, with cuts of the power. Then it calls check on a node with the remaining data
+// of each cut, and with the result of note, if any, at the cut.
 func afterCuts[T any](g *stage, note func() T, f func(), check func(m *stage, noted T)) {
 	var disks []*engine.Disk
 	var notes []T
@@ -465,7 +464,7 @@ var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.Fata
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
 
-// same makes the test fail unless got is want. where says of what.
+// same makes the test fail unless got is want. where names the place.
 func same[T comparable](t testing.TB, got, want T, where ...any) {
 	if got != want {
 		t.Helper()
@@ -482,7 +481,7 @@ func gives[T comparable](t testing.TB, want T, where ...any) func(got T, err err
 	}
 }
 
-// kernelTurn is the kernel's own view of the turn that a handler was handed.
+// kernelTurn returns the kernel's own view of a handler's turn.
 func kernelTurn(h host.Turn) *kernel.Turn { return &h.(*handlerTurn).Turn }
 
 // long reports whether the tests run in their long form, as in `make soak`.

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// letters are messages that are alike.
+// letters are n equal messages.
 type letters struct {
 	n int
 	m host.Enqueue
@@ -35,7 +35,7 @@ func (g *stage) post(all ...letters) {
 	})
 }
 
-// clerk is a type whose handler notes the last bytes of its messages. One of 1 takes ten seconds.
+// clerk is a type whose handler records the last bytes of its messages. A body of 1 takes 10 s.
 func clerk(came *[]byte, queues ...host.Queue) *puppetType {
 	return &puppetType{name: "p", queues: queues, message: func(p *puppet, h host.Turn) error {
 		*came = append(*came, p.msg.Body[len(p.msg.Body)-1])
@@ -49,7 +49,7 @@ func clerk(came *[]byte, queues ...host.Queue) *puppetType {
 	}}
 }
 
-// However many messages have expired in front of it, a message is handled, or a worker receives it.
+// A message behind any number of expired ones is handled, or a worker receives it.
 func TestAMessageBehindManyThatExpiredIsReceived(t *testing.T) {
 	var came []byte
 	d := clerk(&came, host.Queue{Name: "mail", Handler: "puppet.mail"})
@@ -143,7 +143,7 @@ func TestAMessageIsGivenUpThoughItsKeysDoNotFitIntoATurn(t *testing.T) {
 	})
 }
 
-// However many messages have no form in the codec of a worker, one request reaches those behind.
+// One request reaches a message behind any number of messages without a form in the worker's codec.
 func TestAMessageBehindManyWithoutAFormIsReceived(t *testing.T) {
 	d := &puppetType{name: "p", outside: true, queues: []host.Queue{{Name: "mail", Backoff: []time.Duration{}}}}
 	bubble(t, nil, []*puppetType{d}, func(t *testing.T, g *stage) {

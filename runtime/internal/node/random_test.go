@@ -99,7 +99,7 @@ type rerun struct {
 	ears map[string]*ear
 }
 
-// An ear is a client of an actor, that comes back whenever its connection ends.
+// An ear is a client of an actor that comes back whenever its connection ends.
 type ear struct {
 	l      host.LiveConnection
 	token  string
@@ -109,11 +109,11 @@ type ear struct {
 	heard  []string
 }
 
-// passing is what may differ: instants, because recovery takes its time, whether an actor is in
-// memory, and whether clients of a paused actor, which lets none in, were there before.
+// passing matches parts that may differ: instants, because recovery takes its time, whether an
+// actor is in memory, and whether clients of a paused actor, which admits none, were there before.
 var passing = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|next at [0-9hms.]+|awake|asleep|paused at [0-9hms.]+|paused(, \d connections)?`)
 
-// play returns what each line prints, and then what is left of the actors.
+// play returns what each line prints, and then the state of the actors.
 func (r *rerun) play(lines []string) (printed []string) {
 	r.command("type p message { add 100; log message } tick { log tick $run; put tick 10 } alarm { add 1000; log ring } queue jobs")
 	r.g = newStage(r.t, r.options, r.types...)
@@ -134,7 +134,7 @@ func (r *rerun) play(lines []string) (printed []string) {
 		if r.after != nil {
 			r.after(r)
 			r.begun()
-			r.listen() // before the time passes in which a client that is lost may come back
+			r.listen() // before the time passes in which a lost client may come back
 		}
 		time.Sleep(20*time.Second - time.Since(start)%(20*time.Second))
 	}
@@ -156,8 +156,8 @@ func (r *rerun) play(lines []string) (printed []string) {
 	return append(printed, passing.ReplaceAllString(r.out.String(), "T"))
 }
 
-// byWay sorts entries by the way that their messages came, which is their first word. Between
-// messages of two ways there is no order.
+// byWay sorts entries by the way of their messages, which is their first word. Between messages of
+// two ways there is no order.
 func byWay(entries []string) []string {
 	way := func(entry string) string { w, _, _ := strings.Cut(entry, " "); return w }
 	slices.SortStableFunc(entries, func(a, b string) int { return strings.Compare(way(a), way(b)) })
@@ -170,8 +170,8 @@ func (r *rerun) begun() {
 	}
 }
 
-// cutOff runs a command and lets the power fail at one of its first writes and syncs. Then the
-// command is repeated.
+// cutOff runs a command and cuts the power at one of its first writes and syncs. Then the command
+// is repeated.
 func (r *rerun) cutOff(line string) {
 	percent := 0
 	if strings.Contains(r.name, "half") {
@@ -238,7 +238,7 @@ func (r *rerun) perform(line string) string {
 
 // come connects a client that is not.
 func (r *rerun) come(c *ear) error {
-	if c.left != "" && c.left != r.key { // it has left for good, which it repeats if the power fails
+	if c.left != "" && c.left != r.key { // it has left for good, and repeats that if the power fails
 		c.token, c.left = "", ""
 	}
 	if c.away = false; c.l != nil {
@@ -260,7 +260,7 @@ func (r *rerun) come(c *ear) error {
 	return err
 }
 
-// listen lets clients take what there is, and come back if they must.
+// listen reads the clients' events, and reconnects clients that were cut off.
 func (r *rerun) listen() {
 	for _, c := range r.ears {
 		if !c.away {
@@ -270,7 +270,7 @@ func (r *rerun) listen() {
 	}
 }
 
-// hear says what the clients have heard, the events of each way in order.
+// hear returns what the clients have received, the events of each way in order.
 func (r *rerun) hear() string {
 	r.listen()
 	var all []string
@@ -317,9 +317,8 @@ type generator struct {
 	entries int
 }
 
-// steps makes the steps of a turn of an actor. Messages that come another way have no order, so
-// what a message does depends on nothing that others do: it names what it writes after the way that
-// it came.
+// steps makes the steps of a turn of an actor. Messages that come another way have no order, so the
+// effect of a message does not depend on others: it names its writes after its way.
 func (g *generator) steps(self, way string, depth int) string {
 	var steps []string
 	for range 1 + g.IntN(4) {

@@ -395,7 +395,7 @@ func (s *scene) records(key string) string {
 	return fmt.Sprintf("clients %v, %d live%s", list, event.HubOf(s.g.Kernel).Total(), result("", err))
 }
 
-// shorten shows texts of more bytes than long that are alike, one after the other, once.
+// shorten shows equal texts of more bytes than long, one after the other, once.
 func shorten(texts []string, long int) (all []string) {
 	for i := 0; i < len(texts); {
 		n := 1

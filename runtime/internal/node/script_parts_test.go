@@ -81,7 +81,7 @@ func dotted(name string) kv.Key {
 	return k
 }
 
-// keyText is a key as the tests name it.
+// keyText is a key in its form for the tests.
 func keyText(k kv.Key) string {
 	var parts []string
 	for _, part := range k {
@@ -99,7 +99,7 @@ func mustPack(t testing.TB, k kv.Key) []byte {
 	return packed
 }
 
-// A watcher remembers what it was told.
+// A watcher remembers its answers.
 type watcher struct {
 	kv.Watch
 	t       testing.TB
@@ -144,7 +144,7 @@ func (w *watcher) next(ctx context.Context) (kv.Changes, error) {
 	return out, nil
 }
 
-// told is what a watcher is told next within some time.
+// told returns the next answer of a watcher within some time.
 func (w *watcher) told(wait time.Duration) string {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), wait)
@@ -178,7 +178,7 @@ func (w *watcher) told(wait time.Duration) string {
 	return text + after(began)
 }
 
-// after is how long something took, if it did.
+// after returns how long something took, if it took any time.
 func after(began time.Time) string {
 	if took := time.Since(began); took > 0 {
 		return " after " + took.String()
@@ -237,7 +237,7 @@ func (f *follower) readAll(g *stage) {
 	}
 }
 
-// text is what was read since it was last called.
+// text returns what was read since the last call.
 func (f *follower) text() string {
 	all := []string{fmt.Sprint("now at ", *f.in.After)}
 	for _, gap := range f.gaps {
@@ -264,8 +264,8 @@ func (g *stage) logs(p kv.ScopePolicy) {
 	g.mustVerb("a", host.KVSetScope, kv.SetScopeInput{Prefix: kv.Key{}, ScopePolicy: p}, nil)
 }
 
-// smaller is by what the bounds of watchers are smaller, where tests divide them: what reads JSON
-// takes its time under the race detector.
+// smaller is the divisor of the bounds of watchers, where tests divide them: reading JSON takes its
+// time under the race detector.
 const smaller = 64
 
 // divided makes the bounds of watchers smaller. An answer has room for 16 values of 16 kB.
@@ -368,7 +368,7 @@ func TestTokenScripts(t *testing.T) { runScripts(t, "tokens") }
 func TestTraceScripts(t *testing.T) { runScripts(t, "traces") }
 func TestUsageScripts(t *testing.T) { runScripts(t, "usage") }
 
-// A ledger is what a scenario remembers for the commands below.
+// A ledger has what a scenario remembers for the commands below.
 type ledger struct {
 	tokens map[string]token.CreateOutput
 	ids    map[string]string // numbers of the ids of traces and spans
@@ -376,7 +376,7 @@ type ledger struct {
 	tails  map[string]trace.Tail
 }
 
-// record runs a command about what is recorded of actors: the audit log, tokens, traces and usage.
+// record runs a command about records of actors: the audit log, tokens, traces and usage.
 func (s *scene) record(line string, w []string, rest func(n int) string) string {
 	switch w[0] {
 	case "operate": // operate ACTOR METHOD INPUT: as an operator
@@ -439,7 +439,7 @@ func (s *scene) record(line string, w []string, rest func(n int) string) string 
 		}
 		s.t.Cleanup(tail.Close)
 		s.tails = with(s.tails, w[1], tail)
-	case "drain": // what a tail has by now, and why it has nothing else
+	case "drain": // the spans that a tail has by now, and why it has nothing else
 		news, err := drain(s.tails[w[1]])
 		if host.CodeOf(err) == host.DeadlineExceeded {
 			err = nil
@@ -522,7 +522,7 @@ func (s *scene) usage(key string) string {
 	return strings.Join(all, "\n")
 }
 
-// spans prints the spans of an actor as a tree. Each has a number from where it was shown first.
+// spans prints the spans of an actor as a tree. Each has a number from its first occurrence on.
 func (s *scene) spans(key string, names []string) string {
 	var out trace.ReadOutput
 	if err := s.stage().verb(key, host.TraceRead, nil, &out); err != nil {
@@ -595,7 +595,7 @@ func (s *scene) span(x trace.Span, within map[string]bool) string {
 	return text
 }
 
-// nameOf stands for the id of a trace or span.
+// nameOf returns a stand-in for the id of a trace or span.
 func (s *scene) nameOf(id string) string {
 	if id == parentTrace || id == parentSpan {
 		return "caller"

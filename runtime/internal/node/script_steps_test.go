@@ -100,7 +100,7 @@ func (s *scene) run(x *player, body []string) error {
 	return nil
 }
 
-// text joins words, and puts in what "$due" and the like stand for.
+// text joins words, and replaces "$due" and the like.
 func (x *player) text(w []string) string {
 	out := strings.ReplaceAll(strings.Join(w, " "), "$i", strconv.Itoa(x.i))
 	if x.tick != nil {
@@ -257,7 +257,7 @@ func (s *scene) step(x *player, w, body []string) error {
 		keys, err := keysOf(x.read, host.KVQuery{})
 		s.say("%s: %q", x.text(w[1:]), keys)
 		return err
-	case "update": // says whether what the steps did to entries was undone alone
+	case "update": // prints whether the changes of entries by the steps were undone alone
 		end, err := t.(kv.Committer).KVUpdate()
 		if err != nil {
 			return err

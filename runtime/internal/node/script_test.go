@@ -111,14 +111,14 @@ type scene struct {
 	jobs  map[string]chan string
 }
 
-// unstable is what differs from run to run: ids, and the size of an input, which is the number of a
-// closure.
+// unstable matches what differs from run to run: ids, and the size of an input, which is the number
+// of a closure.
 var unstable = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|\b(?:[0-9a-z]{26}|[0-9A-Z]{26})\b|\berror [0-9a-f]{8,}|is full: [0-9]+ bytes|cairn_[0-9a-z]{30,}|"id":"[a-z2-7]{16}"`)
 
 // longText is how scenarios write a text of so many bytes, and longX such a text.
 var longText, longX = regexp.MustCompile(`x\*[0-9]+`), regexp.MustCompile(`x{100,}`)
 
-// print adds a result, after what steps have said meanwhile, whose order is that of the text.
+// print adds a result, after the output of steps meanwhile, in the order of the text.
 func (s *scene) print(result string) {
 	synctest.Wait()
 	s.mu.Lock()
@@ -244,7 +244,7 @@ func steps(all []string) (out [][]string) {
 	return slices.DeleteFunc(out, func(step []string) bool { return len(step) == 0 })
 }
 
-// block cuts a step into its words and what is in its braces.
+// block splits a step into its words and the content of its braces.
 func block(step []string) (args, body []string) {
 	if i := slices.Index(step, "{"); i >= 0 {
 		return step[:i], step[i+1 : len(step)-1]

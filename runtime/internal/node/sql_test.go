@@ -104,8 +104,8 @@ func (g *stage) sqlPool() *sqlitevfs.Pool { return sqlite.SQLiteIn(g.Kernel).Poo
 
 var errOnPurpose = errors.New("on purpose")
 
-// What sql.exec and sql.query answer is in testdata/sql, except that CBOR carries the same, and
-// what is long.
+// The answers of sql.exec and sql.query are in testdata/sql, except for long ones, and that CBOR
+// carries the same.
 func TestSQLMethodsBoundTheirAnswersAndSpeakCBOR(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
@@ -232,7 +232,7 @@ func TestATransactionThatIsRolledBackAfterTheHandlerCountsAsOpen(t *testing.T) {
 			return err
 		}
 		// What happens when the handler has returned: its context ends, and package database/sql
-		// rolls the transaction back, here before the commit in any case.
+		// rolls the transaction back, here always before the commit.
 		kernelTurn(h).Close()
 		tx.Rollback()
 		return nil
@@ -275,7 +275,7 @@ func TestAQueryThatBeginsWhileItsCoreClosesIsServed(t *testing.T) {
 	}
 }
 
-// Each call of what is broken fails. An unread file has a length, and must not be read.
+// Each call of broken fails. An unread file has a length, and must not be read.
 type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errOnPurpose }
@@ -311,7 +311,7 @@ func (g *stage) imports(key string, file io.Reader) error {
 	return err
 }
 
-// slowly begins to import a file. The rest of it is what the test writes.
+// slowly begins to import a file. The test writes the rest of it.
 func (g *stage) slowly(key string, begin []byte) (rest *io.PipeWriter, ended chan error) {
 	g.t.Helper()
 	slow, rest := io.Pipe()
@@ -347,7 +347,7 @@ func TestImportsShareTheirMemory(t *testing.T) {
 	rest.Close()
 	g.ok(<-ended)
 	wantLimit(t, g.imports("c", io.LimitReader(zeros{}, 2<<20)), "the file", "1048576") // no other attempt can succeed
-	// The memory is given back, whether an import succeeds or fails.
+	// The memory is given back, even if an import fails.
 	for range 3 {
 		g.ok(g.imports("c", bytes.NewReader(file)))
 		wantCode(t, g.imports("c", bytes.NewReader(most)), host.InvalidArgument)
@@ -562,8 +562,8 @@ func (c stuckContext) Err() error {
 	return nil
 }
 
-// timeIsUp makes the watchdog treat running turns as late, however little time has passed: on a
-// slow machine, a limit short enough for the test would end turns that must succeed.
+// timeIsUp makes the watchdog treat running turns as late, regardless of the time: on a slow
+// machine, a limit short enough for the test would end turns that must succeed.
 func (g *stage) timeIsUp() { g.Watchdog.Look(time.Now().Add(24 * time.Hour)) }
 
 func TestAStatementThatCannotBeInterruptedDoesNotHangItsActor(t *testing.T) {

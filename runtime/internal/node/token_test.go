@@ -48,7 +48,7 @@ func (g *stage) checkToken(text string) error {
 	return err
 }
 
-// grant is what a token of actor a allows.
+// grant returns what a token of actor a allows.
 func (g *stage) grant(text string) *token.Grant {
 	g.t.Helper()
 	grant, err := g.CheckToken(context.Background(), pAddr("a"), text)
@@ -56,7 +56,7 @@ func (g *stage) grant(text string) *token.Grant {
 	return grant
 }
 
-// revoke says how many tokens it has revoked.
+// revoke returns how many tokens it has revoked.
 func (g *stage) revoke(id string) int64 {
 	g.t.Helper()
 	var out host.CountOutput
@@ -64,7 +64,7 @@ func (g *stage) revoke(id string) int64 {
 	return out.Count
 }
 
-// tokenIDs are the tokens that are listed.
+// tokenIDs returns the ids of the listed tokens.
 func (g *stage) tokenIDs() (ids []string) {
 	g.t.Helper()
 	var list token.ListOutput
@@ -75,7 +75,7 @@ func (g *stage) tokenIDs() (ids []string) {
 	return ids
 }
 
-// rights are those of a token to make.
+// rights is the input for a token with some rights.
 func rights(words string, prefix ...any) token.CreateInput {
 	return token.CreateInput{Rights: strings.Split(words, ","), Prefix: prefix}
 }
@@ -87,8 +87,8 @@ func (g *stage) granted(grant *token.Grant, name, input string) (string, error) 
 
 const readWrite = token.Read | token.Write
 
-// tokenCalls are calls with a token for the prefix ["in"]: what it allows with some rights, and
-// what it never allows.
+// tokenCalls are calls with a token for the prefix ["in"]: inputs that it allows with some rights,
+// and inputs that it never allows.
 var tokenCalls = map[string]struct {
 	need            token.Rights
 	inside, outside []string
@@ -148,7 +148,7 @@ var tokenCalls = map[string]struct {
 		}},
 }
 
-// What depends on what is there needs the right read besides.
+// Commits that depend on stored data need the right read besides.
 var readingCommits = []string{
 	`{"checks":[{"key":["in","x"],"exists":false}]}`, `{"checks":[{"key":["in","x"],"value":1}]}`, `{"mutations":[{"op":"sum","key":["in","n"],"value":1}]}`,
 	`{"mutations":[{"op":"append","key":["in","l"],"value":[1]}]}`, `{"mutations":[{"op":"delete_range","prefix":["in","z"],"where":{"value":1}}]}`,
@@ -220,7 +220,7 @@ func TestATokenAllowsItsRightsWithinItsPrefix(t *testing.T) {
 	}
 }
 
-// What comes while a token ends is not given out, though nothing was told of the end yet.
+// Results from after the end of a token are not given out, even before the notice of the end.
 func TestNewsFromAfterATokenAreNotGivenOut(t *testing.T) {
 	t.Parallel()
 	g := openTokens(t)
@@ -232,8 +232,8 @@ func TestNewsFromAfterATokenAreNotGivenOut(t *testing.T) {
 	errorIf(t, !errors.Is(err, token.ErrInvalid), "after the token was revoked: %v", err)
 }
 
-// A page of all, the digest of one and a cursor of it are not good for more because a token is
-// shown with them.
+// A page of all, its digest and its cursor are not good for more because a token is shown with
+// them.
 func TestATokenRefusesDigestsAndCursorsOfOthers(t *testing.T) {
 	t.Parallel()
 	g := openTokens(t)
@@ -313,8 +313,8 @@ func TestTheSecretOfATokenIsNowhereInTheStore(t *testing.T) {
 	errorIf(t, err != nil || !found, "the row was found: %t, %v", found, err)
 }
 
-// A watcher, a feed and a poll that wait end when their token does, however it ends, and an idle
-// watch costs nothing until then.
+// A watcher, a feed and a poll that wait end when their token ends, for any reason. An idle watch
+// costs nothing until then.
 func TestWhatIsFollowedEndsWithItsToken(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"revoked", "expired", "destroyed"} {
@@ -472,7 +472,7 @@ func TestATokenWithAPrefixMakesFewScopes(t *testing.T) {
 	must(set(below, `["in","x"]`))
 }
 
-// A policy that is extended is not that of a map which the type no longer has.
+// A policy that is extended is not that of a map that the type no longer has.
 func TestTheScopeOfAMapThatIsGoneIsNotExtended(t *testing.T) {
 	t.Parallel()
 	typ := &puppetType{name: "p", maps: []host.Map{{Name: "plan", Keys: 5}}}
@@ -521,8 +521,7 @@ func TestATokenThatInspectsMayReadAll(t *testing.T) {
 }
 
 // TestANewTokenThatInspectsEndsTheOneBefore has one at a time, in key 03. An older version kept
-// them among the others, and several of them. What is there in the keyspace of another system is no
-// token.
+// them among the others, and several of them. A row there of another system is no token.
 func TestANewTokenThatInspectsEndsTheOneBefore(t *testing.T) {
 	t.Parallel()
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
@@ -531,7 +530,7 @@ func TestANewTokenThatInspectsEndsTheOneBefore(t *testing.T) {
 		reader, first := g.newToken(rights("read")), g.newToken(inspects)
 		err := g.grant(first.Text).During(t.Context(), func(ctx context.Context) error {
 			g.newToken(inspects)
-			<-ctx.Done() // what the first one follows ends
+			<-ctx.Done() // the follower of the first one ends
 			return ctx.Err()
 		})
 		wantCode(t, err, host.Unauthenticated)
@@ -587,8 +586,8 @@ func (g *stage) rewrite(change func(rows *engine.WriteSet) error) {
 	g.start()
 }
 
-// TestTooManyTokensThatAreNotValidAreRefused shows an actor very many of them. Valid ones are never
-// refused.
+// TestTooManyTokensThatAreNotValidAreRefused shows an actor very many invalid tokens. Valid ones
+// are never refused.
 func TestTooManyTokensThatAreNotValidAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newStage(t, nil, &puppetType{name: "p"})

@@ -70,7 +70,7 @@ func (g *stage) doFrom(key, traceparent string, f deed) error {
 	return err
 }
 
-// ofParent reads the spans of an actor that are of the caller's trace.
+// ofParent reads the spans of an actor in the caller's trace.
 func (g *stage) ofParent(key string) []trace.Span {
 	g.t.Helper()
 	return g.spans(key, trace.ReadInput{TraceID: parentTrace, Limit: 10_000, MaxBytes: 64 << 20})
@@ -82,12 +82,12 @@ func tracing(t *testing.T, o parttrace.Options, f func(t *testing.T, g *stage), 
 	bubble(t, func(all *Options) { all.Traces = o }, types, f)
 }
 
-// A turn that is cut off, by the abandonment of its core, a stop or a crash, is shown all the same,
-// and once.
+// A turn that is cut off, by the abandonment of its core, a stop or a crash, is still shown, and
+// only once.
 func TestATurnThatIsCutOffIsKept(t *testing.T) {
 	for name, c := range map[string]struct {
 		from    string
-		stopped bool // it is shown as what did not end
+		stopped bool // it is shown as one that did not end
 		cut     func(g *stage, letGo func())
 	}{
 		"abandoned":           {sampledFrom, false, func(g *stage, letGo func()) { g.timeIsUp(); synctest.Wait(); letGo() }},
@@ -102,7 +102,7 @@ func TestATurnThatIsCutOffIsKept(t *testing.T) {
 		}},
 		"crash": {sampledFrom, true, func(g *stage, letGo func()) {
 			time.Sleep(6 * time.Second) // a flush
-			g.must("b", add(1))         // which makes it durable
+			g.must("b", add(1))         // this makes it durable
 			g.crash()
 			letGo()
 		}},
@@ -126,8 +126,8 @@ func TestATurnThatIsCutOffIsKept(t *testing.T) {
 	}
 }
 
-// Spans that come while their actor sleeps are bounded; the others are dropped and counted, as are
-// the ones for which there is no disk.
+// Spans that come while their actor sleeps are bounded; others are dropped and counted, and so are
+// spans for which there is no disk.
 func TestSpansThatCannotBeStoredAreDroppedAndCounted(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	registerer := prometheus.Registerer(metrics)
@@ -163,7 +163,7 @@ func TestSpansThatCannotBeStoredAreDroppedAndCounted(t *testing.T) {
 		})
 }
 
-// TestRateBoundsTheTracesThatBegin has traces of the node itself, also slowly, and of requests
+// TestRateBoundsTheTracesThatBegin has traces of the node itself, even slow ones, and of requests
 // whose callers want to be recorded.
 func TestRateBoundsTheTracesThatBegin(t *testing.T) {
 	tracing(t, parttrace.Options{PerSecond: 10}, func(t *testing.T, g *stage) {
@@ -235,8 +235,8 @@ func TestRangesAndCursorsOfTraces(t *testing.T) {
 	})
 }
 
-// TestAPageOfATraceIsBounded has actors whose spans are small where they are stored, because their
-// texts are alike, and large where they are shown.
+// TestAPageOfATraceIsBounded has actors whose spans are small in the store, because their texts are
+// alike, and large in answers.
 func TestAPageOfATraceIsBounded(t *testing.T) {
 	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 		long := strings.Repeat("x", 4000)
@@ -322,8 +322,8 @@ func (g *stage) slowSyncs() {
 	})
 }
 
-// A flush that is stuck in the store, or that can write nothing, is one goroutine, however many
-// spans end meanwhile. The spans are stored afterwards, and the status says what they take.
+// A flush that is stuck in the store, or that can write nothing, is one goroutine, for any number
+// of spans that end meanwhile. The spans are stored afterwards, and the status has their size.
 func TestAFlushThatDoesNotGetOnIsOneGoroutine(t *testing.T) {
 	const size = 1000
 	for want, spans := range map[int]int{1: 2000, 0: 300} { // more of them while nothing can be written are dropped
@@ -400,7 +400,7 @@ func (g *stage) tail(key string, in trace.FollowInput) trace.Tail {
 	return t
 }
 
-// drain returns the spans that a tail has by now, and why it has nothing else.
+// drain returns the spans that a tail has by now, and why there is nothing else.
 func drain(t trace.Tail) (all trace.News, err error) {
 	synctest.Wait()
 	for {
@@ -415,8 +415,8 @@ func drain(t trace.Tail) (all trace.News, err error) {
 	}
 }
 
-// A tail that is opened while a destroy waits for the disk is that of the successor: the end of the
-// actor before does not end it, and it has none of its spans.
+// A tail that is opened while a destroy waits for the disk is the successor's: the end of the
+// earlier actor does not end it, and it has none of that actor's spans.
 func TestTailOpenedDuringADestroyIsOfTheSuccessor(t *testing.T) {
 	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
@@ -454,7 +454,7 @@ func TestTailOpenedDuringADestroyIsOfTheSuccessor(t *testing.T) {
 	})
 }
 
-// A reader that takes nothing holds little, delays no turn, and is told how much it missed.
+// A reader that takes nothing holds little, delays no turn, and gets the number of missed spans.
 func TestSlowTailsMissSpansAndSayHowMany(t *testing.T) {
 	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
@@ -544,8 +544,7 @@ func TestSamplingIsChangedByTypeAndAtRunTime(t *testing.T) {
 	}, &puppetType{name: "p"}, &puppetType{name: "q"})
 }
 
-// New rules are about the node and not about an actor. They leave a record all the same, or do not
-// hold.
+// New rules are about the node and not about an actor. They still leave a record, or do not hold.
 func TestRulesOfSamplingLeaveARecord(t *testing.T) {
 	tracing(t, parttrace.Options{}, func(t *testing.T, g *stage) {
 		o := operator

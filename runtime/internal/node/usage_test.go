@@ -21,7 +21,7 @@ import (
 // counting counts what actors do.
 func counting(o *Options) { o.UsageOff = false }
 
-// days reads what an actor did.
+// days reads the usage of an actor.
 func (g *stage) days(key string) []usage.Day {
 	g.t.Helper()
 	var out usage.GetOutput
@@ -29,7 +29,7 @@ func (g *stage) days(key string) []usage.Day {
 	return out.Days
 }
 
-// storedDays are the days of which an actor has rows.
+// storedDays are the days for which an actor has rows.
 func (g *stage) storedDays(key string) (days []uint64) {
 	g.t.Helper()
 	id, _, err := g.store.Lookup(g.Identity(pAddr(key)))
@@ -47,7 +47,7 @@ func (g *stage) storedDays(key string) (days []uint64) {
 	return days
 }
 
-// behind changes the rows of an actor of a node that is stopped.
+// behind changes the rows of an actor of a stopped node.
 func (g *stage) behind(key string, change func(*engine.Space) error) {
 	g.t.Helper()
 	store, err := engine.Open(g.t.Context(), engine.Options{Dir: "store", Disk: g.disk, Logger: slog.New(slog.DiscardHandler)})
@@ -61,12 +61,12 @@ func (g *stage) behind(key string, change func(*engine.Space) error) {
 	must(g.t, change(space))
 }
 
-// TestUsageIsKeptForSoManyDays lets the clock be a year ahead, too: days that it has skipped are
-// gone, and ones to come are none.
+// TestUsageIsKeptForSoManyDays also sets the clock a year ahead: skipped days are gone, and future
+// ones do not exist.
 func TestUsageIsKeptForSoManyDays(t *testing.T) {
 	const day = 24 * time.Hour
 	bubble(t, counting, nil, func(t *testing.T, g *stage) {
-		time.Sleep(12 * time.Hour) // what is done at midnight may be of the day after
+		time.Sleep(12 * time.Hour) // work at midnight may be of the day after
 		for range 2 * usage.Kept {
 			g.must("a", add(1))
 			time.Sleep(day)

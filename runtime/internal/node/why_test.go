@@ -24,8 +24,8 @@ import (
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
-// explained checks an explanation: which answer, what the text says, the remedy, and the details
-// that it must have.
+// explained checks an explanation: its answer, its text, the remedy, and the details that it must
+// have.
 func explained(t *testing.T, x host.Explanation, why host.Why, text, remedy string, details ...string) {
 	t.Helper()
 	errorIf(t, x.Why != why || !strings.Contains(x.Text, text) || x.Remedy != remedy,
@@ -102,7 +102,7 @@ func TestWhyOfAPublisherThatIsBehind(t *testing.T) {
 func TestWhyOfAnActorAboutToRun(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
-		synctest.Wait() // the worker has left the actor, and does not see what comes
+		synctest.Wait() // the worker has left the actor, and sees nothing new
 		// A call that stands in the mailbox while no turn runs: the actor is being loaded, or about
 		// to be.
 		a := g.Find(pAddr("a"))
@@ -154,7 +154,7 @@ func (g *stage) inquire() admin.Question {
 	return q
 }
 
-// The order is that in which package host lists the answers. Only a run has two places in it.
+// The order is the one in which package host lists the answers. Only a run has two places in it.
 func TestWhyAnswersWithTheFirstThatApplies(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))

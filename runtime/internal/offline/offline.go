@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// StoredStatus describes an actor by what a store says of it, as if it slept.
+// StoredStatus describes an actor from a store, as if it slept.
 func StoredStatus(store *engine.Store, namespace string, addr host.Address) (host.Status, error) {
 	return survey.StoredStatus(node.Parts(new(node.Options)), store, namespace, addr)
 }
@@ -27,17 +27,17 @@ func StoredList(store *engine.Store, namespace string, q host.ListQuery) (host.L
 	return survey.StoredList(node.Parts(new(node.Options)), store, namespace, q, nil)
 }
 
-// ControlStoredRun pauses or terminates a workflow run in a store that no node runs on. It
-// commits what the verb commits on a node and returns when that is durable; messages of the run
-// are sent by the next node. It runs no code of an actor. The error code is NotFound if there is no
-// such actor or if it has no run, and InvalidArgument for another verb.
+// ControlStoredRun pauses or terminates a workflow run in a store that no node runs on. It commits
+// the same as the verb on a node, and returns when that is durable; the next node sends messages of
+// the run. It runs no code of an actor. The error code is NotFound if there is no such actor or it
+// has no run, and InvalidArgument for another verb.
 func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string, addr host.Address,
 	in host.RunControl) error {
 	s, err := idle(store, namespace)
 	if err != nil {
 		return err
 	}
-	defer s.Kill() // nothing is left to drain: what the verb did is durable
+	defer s.Kill() // nothing is left to drain: the effect of the verb is durable
 	router := kernel.PartOf[*call.Router](s.Kernel)
 	router.GoOffline()
 	if router.Methods[in.Verb] == nil {
@@ -69,7 +69,7 @@ func QueryStored(ctx context.Context, store *engine.Store, namespace string,
 	})
 }
 
-// idle makes a node that is not started: it fires nothing, takes nothing up, and does not note in
+// idle makes a node that is not started: it fires nothing, takes nothing up, and does not mark in
 // the store that a node runs or has stopped. Without behaviors every type is one without code. The
 // caller must kill it.
 func idle(store *engine.Store, namespace string) (*node.Node, error) {

@@ -1,6 +1,6 @@
 // Package record encodes the values that the runtime itself stores in actors' keyspaces: a format
 // byte, then a CBOR array of a struct's fields in order. Fields are only ever added at the end, so
-// that a later release reads what an earlier one wrote; the format byte is for the change that
+// that a later release reads the values of an earlier one. The format byte is for a change that
 // cannot be made that way.
 //
 // A record is a struct with the field
@@ -45,7 +45,7 @@ func mustDecMode(o cbor.DecOptions) cbor.DecMode {
 	return m
 }
 
-// Encode returns the record of what r, a struct or a pointer to one, holds.
+// Encode returns the record of r, a struct or a pointer to one.
 func Encode(r any) ([]byte, error) {
 	b, err := encoding.Marshal(r)
 	if err != nil {
@@ -54,8 +54,7 @@ func Encode(r any) ([]byte, error) {
 	return append([]byte{format}, b...), nil
 }
 
-// Decode decodes a record into what r points to. Fields that the record does not have stay as they
-// are.
+// Decode decodes a record into r, a pointer. Fields that the record does not have stay as they are.
 func Decode(b []byte, r any) error {
 	if len(b) == 0 {
 		return fmt.Errorf("record: decode %T: empty record", r)
@@ -75,8 +74,8 @@ func Decode(b []byte, r any) error {
 	return nil
 }
 
-// complete returns the array of an older record with a null for each field that r has and it has
-// not; nil if it is none. The codec refuses arrays of another length, and a null leaves a field
+// complete returns the array of an older record with a null for each field of r that it lacks; nil
+// if it is no such array. The codec refuses arrays of another length, and a null leaves a field
 // alone.
 func complete(b []byte, r any) []byte {
 	const arrays, most = 0x80, 23 // of a short array, the first byte is the sum of both numbers
@@ -84,7 +83,7 @@ func complete(b []byte, r any) []byte {
 	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct || len(b) == 0 {
 		return nil
 	}
-	fields := t.Elem().NumField() - 1 // all but the one that makes it an array
+	fields := t.Elem().NumField() - 1 // all except the one that makes it an array
 	have := int(b[0]) - arrays
 	if have < 0 || have >= fields || fields > most {
 		return nil

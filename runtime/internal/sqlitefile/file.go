@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
-// MaxBytes bounds a database. Load has it in memory as a whole, while it is checked.
+// MaxBytes bounds a database. Load has it in memory as a whole while it is checked.
 const MaxBytes = 1 << 30
 
 // A File is a database in a temporary file. It is used by one goroutine at a time.
@@ -47,14 +47,14 @@ func (f *File) Load(ctx context.Context, file io.Reader) error {
 	return err
 }
 
-// View runs do, which can read.
+// View runs do, which can only read.
 func (f *File) View(ctx context.Context, do func(*sql.DB) error) error {
 	s := f.database.Read(ctx, f.pages)
 	defer s.Rollback()
 	return do(s.DB())
 }
 
-// Update runs do in one transaction. After an error the database is of no use.
+// Update runs do in one transaction. After an error the database must not be used.
 func (f *File) Update(ctx context.Context, do func(*sql.DB) error) error {
 	s := f.database.Write(ctx, f.pages)
 	defer s.Rollback() // nothing after Commit

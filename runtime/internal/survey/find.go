@@ -17,24 +17,24 @@ import (
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
-// maxLooked is how many actors a page looks at, so that a query which selects few does not last.
+// maxLooked is how many actors a page looks at, so that a query that selects few ends soon.
 const maxLooked = 10_000
 
-// maxCandidates is how many actors are taken from one state of the store, before what the node
-// knows of them is looked at.
+// maxCandidates is how many actors are read from one state of the store, before the node's state of
+// them is looked at.
 const maxCandidates = 256
 
-// A source is where a search takes its actors from.
+// A source has the actors of a search.
 type source struct {
 	store     *engine.Store
 	namespace string
-	// known says the kinds of the attributes of a type.
+	// known returns the kinds of the attributes of a type.
 	known func(typ string) []host.Attribute
 	// state visits the keys of the actors of a type that may be in a state other than asleep, in no
 	// order.
 	state func(typ string, state host.State, visit func(key []string)) error
-	// present adds the state to the status of an actor. After it, report adds what lists say of the
-	// actor's rows.
+	// present adds the state to the status of an actor. After it, report adds what lists show of
+	// the actor's rows.
 	present, report func(st *host.Status) error
 	// looked is how many actors the page has looked at.
 	looked *int
@@ -44,17 +44,17 @@ type source struct {
 	after map[string]string
 }
 
-// A candidate is an actor that meets the conditions on what the store has.
+// A candidate is an actor that meets the conditions on the store's data.
 type candidate struct {
 	engine.ActorEntry
 	row  []byte // of the walk
 	part int    // of the search
 }
 
-// A search is a query as it is run. It looks at actors in one order: that of their keys, that of a
-// field or an attribute in the index, or, with a list, that of the keys of the actors which are in
-// a state. A search over all types has the searches of the types as its parts, and looks at their
-// actors in the order of a field.
+// A search is the state of a query. It looks at actors in one order: of their keys, of a field or
+// an attribute in the index, or, with a list, of the keys of the actors in a state. A search over
+// all types has the searches of the types as its parts, and looks at their actors in the order of a
+// field.
 type search struct {
 	source
 	q          host.ListQuery
@@ -63,7 +63,7 @@ type search struct {
 	field      string // of the walk; "" for the keys
 	list       host.State
 	runs       string    // the state of runs, if the walk is over the list of runs
-	selection  uint64    // a digest of what is selected, and in which order
+	selection  uint64    // a digest of the selection and its order
 	parts      []*search // in the order of the types
 	refused    error     // for a condition or an order that no actor has now; the search finds nothing
 	at         int       // the part that the walk is at
@@ -74,8 +74,8 @@ func invalid(field, format string, args ...any) *host.Error {
 	return host.Errorf(host.InvalidArgument, format, args...).With("field", field)
 }
 
-// newSearch reads a query with conditions or an order, and plans it. The caller must look at what
-// the search has refused.
+// newSearch reads a query with conditions or an order, and plans it. The caller must check whether
+// the search has refused it.
 func newSearch(src source, q host.ListQuery) (*search, error) {
 	s := &search{source: src, q: q}
 	s.parts = []*search{s}
@@ -103,7 +103,7 @@ func (s *search) read() error {
 }
 
 // newMerged reads a query with an order over all types. Types without the attribute of the order,
-// or of a condition, have no such actors.
+// or of a condition, have no actors in it.
 func newMerged(src source, q host.ListQuery, types []string) (*search, error) {
 	s := &search{source: src, q: q}
 	inner, typ, _ := strings.Cut(q.Cursor, ".")
@@ -142,8 +142,8 @@ func newMerged(src source, q host.ListQuery, types []string) (*search, error) {
 	return s, s.resume()
 }
 
-// attribute returns the kind of an attribute. Of a type that the program does not have it is that
-// of the first value in the index.
+// attribute returns the kind of an attribute. For a type that the program does not have it is the
+// kind of the first value in the index.
 func (s *search) attribute(name string) (kind host.AttributeKind, ok bool, err error) {
 	for _, a := range s.known(s.q.Type) {
 		if a.Name == name {
@@ -158,7 +158,7 @@ func (s *search) attribute(name string) (kind host.AttributeKind, ok bool, err e
 	return kind, kind != 0, unbuilt(err)
 }
 
-// unbuilt makes the error of a store without an index one for operators.
+// unbuilt turns the error of a store without an index into one for operators.
 func unbuilt(err error) error {
 	if errors.Is(err, engine.ErrListing) {
 		return host.Errorf(host.FailedPrecondition,
@@ -206,7 +206,7 @@ func (s *search) plan() error {
 }
 
 // choose chooses a walk for a query without an order: the one that looks at the fewest actors, as
-// far as the conditions tell.
+// far as the conditions show.
 func (s *search) choose() {
 	if s.chooseList(); s.list != "" {
 		return
@@ -227,8 +227,8 @@ func (s *search) choose() {
 	}
 }
 
-// chooseList walks over the actors in a state if that is a condition and the node has a list of
-// them.
+// chooseList walks over the actors in a state if a condition names a state that the node has a list
+// of.
 func (s *search) chooseList() {
 	for _, c := range s.conditions {
 		if c.field == "state" && c.op == "=" && c.word != string(host.Asleep) {
@@ -257,7 +257,7 @@ func (s *search) bound(kind host.AttributeKind) {
 			continue
 		}
 		if c.kind != 0 && c.op == "=" {
-			s.walk.Value = c.value // others of the field are looked at for each actor
+			s.walk.Value = c.value // others of the field are checked for each actor
 		}
 		c.narrow(&b)
 	}
@@ -283,7 +283,7 @@ func (s *search) resume() error {
 	return invalid("cursor", "the cursor is not of an earlier page of this selection")
 }
 
-// runsDue is the time in the wake index that lists the runs in the state of the walk.
+// runsDue returns the time in the wake index that lists the runs in the state of the walk.
 func (s *search) runsDue() int64 {
 	if s.runs == string(wfhost.StateFailed) {
 		return keyspace.FailedRunsDue
@@ -315,7 +315,7 @@ func (s *search) run() (page host.ListPage, err error) {
 		next = s.withRuns
 	}
 	known := slices.ContainsFunc(s.conditions, func(c condition) bool { return !c.stored() })
-	for batch := s.q.Limit; ; batch = min(2*batch, maxCandidates) { // a state that few are in takes few walks
+	for batch := s.q.Limit; ; batch = min(2*batch, maxCandidates) { // a state of few actors takes few walks
 		if !known {
 			batch = s.q.Limit - len(page.Actors) // all are admitted
 		}
@@ -362,8 +362,8 @@ func (s *search) cursor(row []byte, part int) string {
 	return cursor
 }
 
-// admit describes an actor that meets the conditions on what the store has; false if it does not
-// meet the others.
+// admit describes an actor that meets the conditions on the store's data; false if it does not meet
+// the others.
 func (s *search) admit(e *engine.ActorEntry) (st host.Status, ok bool, err error) {
 	st = EntryStatus(e)
 	presented, reported := false, false
@@ -400,8 +400,8 @@ func (s *search) admit(e *engine.ActorEntry) (st host.Status, ok bool, err error
 	return st, true, complete(true)
 }
 
-// inOrder returns the next actors of the walk that meet the conditions on what the store has, and
-// how many actors it looked at. end: there are no others. It moves the walk on.
+// inOrder returns the next actors of the walk that meet the conditions on the store's data, and how
+// many actors it looked at. end: there are no others. It moves the walk on.
 func (s *search) inOrder(limit, budget int) (found []candidate, looked int, end bool, err error) {
 	var after []byte
 	end = true
@@ -431,7 +431,7 @@ func (s *search) inOrder(limit, budget int) (found []candidate, looked int, end 
 	return found, looked, end, err
 }
 
-// meets reports whether an actor meets the conditions on what the store has.
+// meets reports whether an actor meets the conditions on the store's data.
 func (s *search) meets(f *engine.Found) (e engine.ActorEntry, ok bool, err error) {
 	if !hasPrefix(f.Key, s.q.Prefix) {
 		return e, false, nil
@@ -462,8 +462,8 @@ func hasPrefix(key, prefix []string) bool {
 	return len(key) >= len(prefix) && slices.Equal(key[:len(prefix)], prefix)
 }
 
-// exactly appends an actor by its key to the found, if it meets the conditions on what the store
-// has. The walk is at row.
+// exactly appends an actor by its key to the found, if it meets the conditions on the store's data.
+// The walk is at row.
 func (s *search) exactly(found []candidate, key []string, row []byte) ([]candidate, error) {
 	s.walk.After = row
 	err := s.store.Find(engine.FindQuery{Namespace: s.namespace, Type: s.q.Type, Prefix: key},

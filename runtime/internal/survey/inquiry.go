@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// An Inquiry is the question what an actor waits for, with what the parts say about that.
+// An Inquiry finds out why an actor waits. It has the answers of the parts.
 type Inquiry struct {
 	S      *kernel.Kernel
 	Typ    *kernel.Type
@@ -18,17 +18,17 @@ type Inquiry struct {
 	Status host.Status
 	Causes []Cause
 	Next   []Appointment
-	// Remarks are made on the answer, whatever that is.
+	// Remarks are made on the answer, for any answer.
 	Remarks []func(*host.Explanation)
 }
 
-// Explained asks one part.
+// Explained calls Explain of one part.
 func (q *Inquiry) Explained(p Explainer, rows *engine.Snapshot) (err error) {
 	defer q.S.Contain(q.Addr, "Explain", p, &err)
 	return p.Explain(q, rows)
 }
 
-// A Cause is something that the actor may wait for. probe returns nil if it does not.
+// A Cause is a possible reason to wait. Probe returns nil if the actor does not wait for it.
 type Cause struct {
 	Rank  Rank
 	Probe func() *host.Explanation
@@ -37,8 +37,8 @@ type Cause struct {
 // A Rank orders the causes: the first that applies is the answer.
 type Rank int
 
-// The ranks, in the order in which package host lists the answers. A run that is paused goes before
-// the queues, and what one waits for after them.
+// The ranks, in the order in which package host lists the answers. A paused run goes before the
+// queues, and the wait of a run after them.
 const (
 	RankType Rank = iota
 	RankFailed

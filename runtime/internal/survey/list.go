@@ -16,8 +16,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
-// List pages through actors. It returns when what it read is durable, as [Lookup] does, without the
-// actors of which that is unknown.
+// List pages through actors. It returns when everything that it read is durable, as [Lookup] does.
+// It leaves out actors for which that is unknown.
 func List(s *kernel.Kernel, ctx context.Context, q host.ListQuery) (host.ListPage, error) {
 	return ListAfter(s, ctx, q, nil)
 }
@@ -63,13 +63,13 @@ func ListAfter(s *kernel.Kernel, ctx context.Context, q host.ListQuery,
 	return page, nil
 }
 
-// actorsQuery is a query as the store takes it.
+// actorsQuery returns a query in the store's form.
 func actorsQuery(namespace string, q host.ListQuery) engine.ActorsQuery {
 	return engine.ActorsQuery{Namespace: namespace, Type: q.Type, Prefix: q.Prefix, Limit: q.Limit,
 		Cursor: q.Cursor, Brief: q.Brief}
 }
 
-// presentListed adds to the status of an actor in a list what the parts say in lists.
+// presentListed adds the facts of the parts for lists to the status of a listed actor.
 func presentListed(s *kernel.Kernel, st *host.Status) error {
 	t := s.Types[st.Type]
 	if t == nil {
@@ -85,7 +85,7 @@ func presentListed(s *kernel.Kernel, st *host.Status) error {
 	return nil
 }
 
-// reportOn adds what a part says of an actor, if that is in the store.
+// reportOn adds a part's report on an actor, if the actor is in the store.
 func reportOn(s *kernel.Kernel, p Reporter, st *host.Status) error {
 	id, ok, err := s.Store.Lookup(s.Identity(host.Address{Type: st.Type, Key: st.Key}))
 	if err != nil || !ok {
@@ -175,9 +175,9 @@ func findByState(src source, q host.ListQuery, reverse bool) (page host.ListPage
 	return page, nil
 }
 
-// findPage returns a page of a query in another order than that of the states. A query that names
-// an attribute which no actor has is refused, except behind a page that was not: the attribute has
-// gone since, with the last actor that had it, and the rest is empty.
+// findPage returns a page of a query in another order than that of the states. It refuses a query
+// that names an attribute that no actor has, except behind a page that was not refused: then the
+// attribute has gone with the last actor that had it, and the rest is empty.
 func findPage(src source, q host.ListQuery) (page host.ListPage, err error) {
 	page.Actors = []host.Status{}
 	if q.Type != "" {
@@ -200,7 +200,7 @@ func findPage(src source, q host.ListQuery) (page host.ListPage, err error) {
 		return findInEach(src, q, types)
 	}
 	if len(types) == 0 {
-		types = []string{""} // an order is checked all the same
+		types = []string{""} // an order is checked even so
 	}
 	return pageOf(newMerged(src, q, types))
 }
@@ -266,7 +266,7 @@ func findInEach(src source, q host.ListQuery, types []string) (page host.ListPag
 	return page, nil
 }
 
-// short returns the name of an attribute as errors have it.
+// short returns the name of an attribute in its form for errors.
 func short(name string) string { return fmt.Sprintf("%.100s", strings.ToValidUTF8(name, "\uFFFD")) }
 
 // isGone reports whether a query was refused because no actor has an attribute.
@@ -333,8 +333,7 @@ func storedSource(parts []kernel.Part, store *engine.Store, namespace string) so
 	}
 }
 
-// pausedActors visits the keys of the actors of a type that may be paused, as the wake index lists
-// them.
+// pausedActors visits the keys of the actors of a type that may be paused, by the wake index.
 func pausedActors(store *engine.Store, namespace, typ string, visit func(key []string)) error {
 	for after := []byte(nil); ; {
 		rows, err := store.Wakes(after, 0, 1024)
@@ -360,8 +359,8 @@ func pausedActors(store *engine.Store, namespace, typ string, visit func(key []s
 	}
 }
 
-// StoredList pages through the actors of a store, as if they slept. The parts say which are paused,
-// and have runs, if the query asks for that. after is as in [ListAfter].
+// StoredList pages through the actors of a store, as if they slept. If the query needs it, the
+// parts find out which are paused and have runs. after is as in [ListAfter].
 func StoredList(parts []kernel.Part, store *engine.Store, namespace string, q host.ListQuery,
 	after map[string]string) (host.ListPage, error) {
 	if len(q.Where) > 0 || q.Sort != "" {

@@ -25,7 +25,7 @@ func openStore(t *testing.T) *engine.Store {
 	return store
 }
 
-// create makes an actor with attributes, now or when the clock says.
+// create makes an actor with attributes, now or at the time clock.
 func create(t *testing.T, store *engine.Store, who engine.Identity, attributes map[string][]byte, clock ...int64) {
 	t.Helper()
 	sp, err := store.NewSpace(store.NewActorID(who))
@@ -87,7 +87,7 @@ func pagesSource(t *testing.T) source {
 	return sourceOf(store, keys...)
 }
 
-// refused looks for the error of a query, or of a cursor, that is not sound.
+// refused checks the error of a query, or of a cursor, that is not valid.
 func refused(t *testing.T, src source, q host.ListQuery) {
 	t.Helper()
 	page, err := find(src, q)
@@ -112,9 +112,9 @@ func text(all []host.Status) (s string) {
 	return s
 }
 
-// TestPagesAgreeWithAListByKey draws queries. The pages of each, of few actors, have what one page
-// has, in its order, and as many actors as a list in the order of the keys, which no index answers.
-// A cursor of random bytes is refused, or goes on somewhere.
+// TestPagesAgreeWithAListByKey draws queries. The pages of each, of few actors, have the actors of
+// one page, in its order, and as many actors as a list in the order of the keys, which no index
+// answers. A cursor of random bytes is refused, or goes on somewhere.
 func TestPagesAgreeWithAListByKey(t *testing.T) {
 	src := pagesSource(t)
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -329,7 +329,7 @@ func TestAnOrderOverAllTypes(t *testing.T) {
 }
 
 // TestAnActorThatMovesIsOnAPageOnce changes the value of an actor between two walks of one page, so
-// that the second comes to it again.
+// that the second reaches it again.
 func TestAnActorThatMovesIsOnAPageOnce(t *testing.T) {
 	src := pagesSource(t)
 	var first host.Status
@@ -357,8 +357,8 @@ func TestAnActorThatMovesIsOnAPageOnce(t *testing.T) {
 }
 
 // TestTheRestOfAPageWithoutItsAttributeIsEmpty destroys the only actors that have an attribute
-// between two pages. The first page of such a query is refused, and what follows an earlier page is
-// empty.
+// between two pages. The first page of such a query is refused, and the rest after an earlier page
+// is empty.
 func TestTheRestOfAPageWithoutItsAttributeIsEmpty(t *testing.T) {
 	store := openStore(t)
 	var going []engine.Identity

@@ -17,7 +17,7 @@ import (
 )
 
 // Lookup describes an actor. It reads the store and the directory of awake actors, and returns when
-// what it read is durable. The error code is Unavailable if the disk failed and that is unknown.
+// that is durable. The error code is Unavailable if the disk failed and that is unknown.
 func Lookup(s *kernel.Kernel, ctx context.Context, addr host.Address) (host.Status, error) {
 	if _, err := s.StoredTypeOf(addr); err != nil {
 		return host.Status{}, err
@@ -29,8 +29,7 @@ func Lookup(s *kernel.Kernel, ctx context.Context, addr host.Address) (host.Stat
 	return st, err
 }
 
-// Status is Lookup without the wait: what it shows may be ahead of the disk by the commits under
-// way.
+// Status is Lookup without the wait: it may be ahead of the disk by the commits under way.
 func Status(s *kernel.Kernel, addr host.Address) (host.Status, error) {
 	st, err := StoredStatus(s.Parts, s.Store, s.Options.Namespace, addr)
 	if err != nil {
@@ -40,7 +39,7 @@ func Status(s *kernel.Kernel, addr host.Address) (host.Status, error) {
 	return st, nil
 }
 
-// present adds to a status what the actor does in memory.
+// present adds the facts about an actor in memory to a status.
 func present(s *kernel.Kernel, st *host.Status) {
 	addr := host.Address{Type: st.Type, Key: st.Key}
 	a := s.Find(addr)
@@ -63,14 +62,14 @@ func present(s *kernel.Kernel, st *host.Status) {
 	}
 }
 
-// presentOf asks one part. A panic is logged, and the status goes without.
+// presentOf calls Present of one part. A panic is logged, and the status goes without that part.
 func presentOf(s *kernel.Kernel, p Presenter, a *kernel.Actor, addr host.Address, st *host.Status) {
 	var err error
 	defer s.Contain(addr, "Present", p, &err)
 	p.Present(s, a, st)
 }
 
-// reportOf asks one part. A panic is an error.
+// reportOf calls Report of one part. A panic is an error.
 func reportOf(p Reporter, rows *engine.Snapshot, st *host.Status) (err error) {
 	defer func() {
 		if x := recover(); x != nil {
@@ -80,7 +79,7 @@ func reportOf(p Reporter, rows *engine.Snapshot, st *host.Status) (err error) {
 	return p.Report(rows, st)
 }
 
-// StoredStatus describes an actor by what a store says of it, as if it slept.
+// StoredStatus describes an actor from a store, as if it slept.
 func StoredStatus(parts []kernel.Part, store *engine.Store, namespace string, addr host.Address) (host.Status, error) {
 	ident := engine.Identity{Namespace: namespace, Type: addr.Type, Key: addr.Key}
 	id, ok, err := store.Lookup(ident)

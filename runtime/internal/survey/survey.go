@@ -1,5 +1,5 @@
-// Package survey says what actors are and do, without waking them: status, list, raw keys, and what
-// an actor waits for. What the store says of an actor is read alike on a node and without one.
+// Package survey describes actors without waking them: status, list, raw keys, and what an actor
+// waits for. It reads the stored facts about an actor alike on a node and without one.
 package survey
 
 import (
@@ -13,34 +13,34 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
-// A Reporter adds to what is said of an actor what its rows say, on a node and without one.
+// A Reporter adds facts from an actor's rows to its status, on a node and without one.
 type Reporter interface {
 	Report(rows *engine.Snapshot, st *host.Status) error
 }
 
-// A ListReporter is a reporter whose report is in lists of actors, too: of actors of the types that
-// it lists.
+// A ListReporter is a reporter that also reports in lists, on actors of the types for which Lists
+// is true.
 type ListReporter interface {
 	Reporter
 	Lists(t *kernel.Type) bool
 }
 
-// A Presenter adds to what is said of an actor what only its node knows. a is nil if the actor is
-// not in memory.
+// A Presenter adds facts that only an actor's node has to its status. a is nil if the actor is not
+// in memory.
 type Presenter interface {
 	Present(s *kernel.Kernel, a *kernel.Actor, st *host.Status)
 }
 
-// An Explainer says what an actor may wait for, and when it will have something to do. rows are
-// what the store has of it.
+// An Explainer explains what an actor may wait for, and when it will have something to do. rows are
+// its stored rows.
 type Explainer interface {
 	Explain(q *Inquiry, rows *engine.Snapshot) error
 }
 
-// AllSeen waits until what the caller has just read of the actors of some types is durable: also of
-// actors that it did not find, because a commit under way may have destroyed them. It returns the
-// actors whose last commit never will be, because the disk failed: what was read of them must not
-// be shown. The error is that of ctx, or says that the node ends.
+// AllSeen waits until what the caller has just read of the actors of some types is durable: even
+// for actors that it did not find, because a commit under way may have destroyed them. It returns
+// the actors whose last commit never will be durable, because the disk failed: what was read of
+// them must not be shown. The error is that of ctx, or says that the node ends.
 func AllSeen(s *kernel.Kernel, ctx context.Context, of func(*kernel.Type) bool) (lost []host.Address, err error) {
 	var unsynced []*kernel.Actor
 	s.Each(func(a *kernel.Actor) {

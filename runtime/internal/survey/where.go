@@ -31,10 +31,10 @@ const maxConditions = 16
 // An operator of a condition.
 type operator string
 
-// operators, those first that others begin with the same byte as.
+// operators are in an order in which none comes after one that it begins with.
 var operators = []operator{"!=", "<=", ">=", "=", "<", ">"}
 
-// holds reports whether the operator holds if a value compares so with that of the condition.
+// holds reports whether the operator holds, if order compares a value with the condition's.
 func (o operator) holds(order int) bool {
 	switch o {
 	case "=":
@@ -61,7 +61,7 @@ type condition struct {
 	word  string             // of state and run
 }
 
-// attributes says the kind of an attribute; false if it is not known.
+// attributes returns the kind of an attribute; false if it is not known.
 type attributes func(name string) (host.AttributeKind, bool, error)
 
 // parseCondition reads a condition. The error names it.
@@ -187,7 +187,7 @@ func AppendAttribute(dst []byte, v host.AttributeValue) []byte {
 	return tuple.EndNested(tuple.AppendInt(tuple.BeginNested(dst), v.Number))
 }
 
-// ParseAttribute reads a stored value; one that no attribute has is the zero value.
+// ParseAttribute reads a stored value; the zero value if no attribute has such a value.
 func ParseAttribute(stored []byte) (v host.AttributeValue) {
 	d := tuple.NewDecoder(stored)
 	var err error
@@ -279,11 +279,10 @@ func (c *condition) narrow(b *bounds) {
 	}
 }
 
-// stored reports whether the condition is one on what the store has, and not on what the node
-// knows.
+// stored reports whether the condition is on the store's data, and not on the node's state.
 func (c *condition) stored() bool { return c.word == "" }
 
-// admits reports whether an actor meets a condition on what the store has. value is that of the
+// admits reports whether an actor meets a condition on the store's data. value is that of the
 // walk's field.
 func (c *condition) admits(f *engine.Found, walk string, head func() (engine.Head, error)) (bool, error) {
 	switch c.field {

@@ -6,8 +6,8 @@ import (
 )
 
 // Await waits for done, and returns false if ctx ends before. The timer, nil at first, is for the
-// deadline of a [Context], so that its own is not made; a caller that waits again gives the same
-// one.
+// deadline of a [Context], which then makes none itself; a caller that waits again passes the same
+// timer.
 func Await(ctx context.Context, done <-chan struct{}, timer **time.Timer) bool {
 	if c, ok := ctx.(*Context); ok {
 		if parent, at, ok := c.Unmade(); ok {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// A Context ends with its parent, at its deadline, or when it is canceled, as a context of
-// context.WithDeadline does. The first call of Done makes such a context. Why it has ended is what
-// the first call of Err, Cancel or Done after the end finds; of two ends that came before that, it
-// may be either.
+// A Context ends with its parent, at its deadline, or when it is canceled, like a context of
+// context.WithDeadline. The first call of Done makes such a context. The first call of Err, Cancel
+// or Done after the end decides why it has ended; if two ends came before that call, it may be
+// either.
 type Context struct {
 	parent context.Context
 	at     time.Time
@@ -32,9 +32,9 @@ func Until(parent context.Context, at time.Time) *Context {
 }
 
 // Unmade returns the parent, for a waiter that waits for it and has a timer for the deadline. Such
-// a waiter does not notice a Cancel that comes while it waits. When one of both has ended, it waits
-// for Done, which takes a moment at most. ok is false if Done was called or an end was found: then
-// it waits for Done at once.
+// a waiter does not notice a Cancel while it waits. When the parent or the timer ends, it waits for
+// Done, which takes a moment at most. ok is false if Done was called or an end was found: then it
+// waits for Done at once.
 func (c *Context) Unmade() (parent context.Context, at time.Time, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/timed"
 )
 
-// What a Context says is what one of context.WithDeadline says, whatever happens in what order and
-// whenever it is asked for Done.
+// A Context agrees with one of context.WithDeadline, for any order of events, and for any moment of
+// the call of Done.
 func TestAsWithDeadline(t *testing.T) {
 	type both struct {
 		timed, real             context.Context

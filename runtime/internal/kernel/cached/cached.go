@@ -1,11 +1,10 @@
-// Package cached remembers what rows of an actor say.
+// Package cached remembers the content of an actor's rows.
 package cached
 
 import "github.com/cairn-run/cairn/engine"
 
 // A Value is what a core remembers of its actor's rows, so that it reads them once. It is as of a
-// version of the write set: when turns are undone, what was remembered since is forgotten, and read
-// again.
+// version of the write set: when turns are undone, later values are forgotten and read again.
 type Value[T any] struct {
 	Value T
 	Known bool
@@ -17,7 +16,7 @@ func (v *Value[T]) Set(ws *engine.WriteSet, value T) {
 	v.Value, v.Known, v.asOf = value, true, ws.Version()
 }
 
-// Get returns the value, which read reads if it is not known.
+// Get returns the value. If it is not known, read reads it.
 func (v *Value[T]) Get(ws *engine.WriteSet, read func() (T, error)) (T, error) {
 	if !v.Known {
 		value, err := read()

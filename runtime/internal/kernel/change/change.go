@@ -1,5 +1,5 @@
-// Package change makes what a node publishes of its actors: the changes of a commit, in an outbox
-// that is written with it, and transitions that have no commit.
+// Package change publishes the changes of a node's actors: those of a commit, in an outbox that is
+// written with it, and transitions that have no commit.
 package change
 
 import (
@@ -22,16 +22,16 @@ type Sink interface {
 	Refuse() error
 }
 
-// A Feed hands what it is told to a Sink and to the followers. With a nil Sink it writes no outbox.
+// A Feed passes changes to a Sink and to the followers. With a nil Sink it writes no outbox.
 type Feed struct {
 	Sink Sink
 	Live Live
 }
 
-// Wanted reports whether what changes is told to a sink or a follower.
+// Wanted reports whether a sink or a follower gets changes.
 func (f *Feed) Wanted() bool { return f.Sink != nil || f.Live.following.Load() > 0 }
 
-// Add appends a change to list. If it is not wanted, data is not called. If the data is no map, it
+// Add appends a change to list. If it is not wanted, data is not called. Data that is no map
 // becomes the member "data" of one; the version and the kind are added.
 func (f *Feed) Add(list *[]engine.Change, kind engine.ChangeKind, name string,
 	version engine.Version, data func() any) {
@@ -87,7 +87,7 @@ func (f *Feed) Committed(list []*Pending) {
 	}
 }
 
-// Life publishes a transition that has no commit. set says of which actor and version.
+// Life publishes a transition that has no commit. set names the actor and the version.
 func (f *Feed) Life(set engine.ChangeSet, name, reason string) {
 	f.life(set, name, Transition(name, set.Generation, reason))
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
-// What a follower holds that was not taken yet: so many change sets, with so many bytes of data
-// that is passed on.
+// A follower holds so many change sets that were not taken yet, with so many bytes of data that is
+// passed on.
 const (
 	maxHeld      = 4096
 	maxHeldBytes = 1 << 20
@@ -29,7 +29,7 @@ type Live struct {
 	followers map[*follower]struct{}
 }
 
-// A follower holds what was not taken yet.
+// A follower holds change sets until they are taken.
 type follower struct {
 	q      changes.Query
 	mu     sync.Mutex
@@ -53,7 +53,7 @@ func (l *Live) tell(set *engine.ChangeSet) {
 	}
 }
 
-// selects reports whether the follower is told of something in a change set.
+// selects reports whether something in a change set is for the follower.
 func (f *follower) selects(set *engine.ChangeSet) bool {
 	id := &set.Identity
 	return (f.q.Type == "" || id.Type == f.q.Type) && len(id.Key) >= len(f.q.Prefix) &&
@@ -65,7 +65,7 @@ func (f *follower) wants(c engine.Change) bool {
 	return len(f.q.Kinds) == 0 || slices.Contains(f.q.Kinds, c.Kind.String())
 }
 
-// record returns what the follower is told of a change set.
+// record returns the follower's record of a change set.
 func (f *follower) record(set *engine.ChangeSet) *changes.Record {
 	id := &set.Identity
 	r := &changes.Record{Time: time.UnixMilli(set.TimeMS).UTC(), Type: id.Type, Key: id.Key,
@@ -107,7 +107,7 @@ func (f *follower) add(set *engine.ChangeSet) {
 	}
 }
 
-// take returns what is held, and how many records are missing after it.
+// take returns the held change sets, and how many records are missing after them.
 func (f *follower) take() (held []*engine.ChangeSet, missed uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,7 +126,7 @@ func (l *Live) Follow(ctx context.Context, q changes.Query, stop <-chan struct{}
 	return tell(ctx, visit)
 }
 
-// Begin begins to follow. What it returns does the rest of Follow, and has to be called once.
+// Begin begins to follow. The caller must call the result once: it does the rest of Follow.
 func (l *Live) Begin(q changes.Query,
 	stop <-chan struct{}) (tell func(ctx context.Context, visit func(*changes.Record) error) error, err error) {
 	if fault := q.Check(); fault != nil {
@@ -153,7 +153,7 @@ func (l *Live) leave(f *follower) {
 	l.following.Add(-1)
 }
 
-// tell calls visit for what is held, and what comes.
+// tell calls visit for the held records, and for those after them.
 func (f *follower) tell(ctx context.Context, stop <-chan struct{}, visit func(*changes.Record) error) error {
 	for {
 		select {

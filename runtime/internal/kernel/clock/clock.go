@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 )
 
-// A Clock fires what is due in the wake index: one goroutine, one timer, whatever the number of
+// A Clock fires the due rows of the wake index, with one goroutine and one timer for any number of
 // rows. Rows due at 0 are for the start of the node only, and it leaves them alone.
 //
 // Invariants:
@@ -41,9 +41,9 @@ type Options struct {
 	Index interface {
 		Wakes(after []byte, until int64, limit int) ([]engine.Wake, error)
 	}
-	// Post starts what a due row asks for. It returns the address of a paused actor, for which the
-	// row must wait. If it has posted the row, Done or Paused of the firing is called once, and
-	// otherwise neither is. The row may have left the index since the clock has read it.
+	// Post starts the work of a due row. It returns the address of a paused actor, for which the
+	// row must wait. If it has posted the row, Done or Paused of the firing is called once;
+	// otherwise neither is. The row may have left the index since the clock read it.
 	Post func(*Firing) (posted bool, paused *host.Address, err error)
 	// Paused keeps the rows of paused actors.
 	Paused *park.Lot
@@ -64,7 +64,7 @@ func New(o Options) *Clock {
 	return &Clock{o: o, wake: make(chan struct{}, 1), quit: make(chan struct{}), inFlight: make(map[string]time.Time)}
 }
 
-// Poke tells the clock that a row is due at ms.
+// Poke notifies the clock of a row that is due at ms.
 func (k *Clock) Poke(ms int64) {
 	k.mu.Lock()
 	sooner := k.next == 0 || ms < k.next
@@ -110,7 +110,7 @@ func (k *Clock) Run() {
 	}
 }
 
-// fire posts what is due, as far as there is room, and returns when to look again; zero means when
+// fire posts due rows, as far as there is room, and returns when to look again; zero means when
 // poked.
 func (k *Clock) fire() (time.Time, error) {
 	// Until the scan is over, every poke counts: next stands at "never".
@@ -178,7 +178,7 @@ func (k *Clock) fire() (time.Time, error) {
 	return at, nil
 }
 
-// lower notes that there may be a row at a place in the index.
+// lower records that there may be a row at a place in the index.
 //
 // REQUIRES: k.mu
 func (k *Clock) lower(place []byte) {

@@ -262,7 +262,7 @@ func TestRowsOfAPausedActorWaitForItsEnd(t *testing.T) {
 				}
 			}
 			after(pausedRow-time.Minute, tried(1))
-			after(2*time.Minute, tried(2)) // once a day, whatever has become of the pause
+			after(2*time.Minute, tried(2)) // once a day, paused or not
 			for _, f := range lot.Resume(key) {
 				f()
 			}
@@ -280,7 +280,7 @@ func TestARowWhoseActorIsResumedWhileItIsPutOffIsTriedAtOnce(t *testing.T) {
 			x.drop(f.Row)
 			return false, nil, nil
 		}
-		return false, &host.Address{Type: "p"}, nil // which the lot does not know as paused
+		return false, &host.Address{Type: "p"}, nil // the lot does not have it as paused
 	}}, func(k *Clock) {
 		x.add(1, "a")
 		k.Poke(1)

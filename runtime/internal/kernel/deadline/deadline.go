@@ -66,8 +66,8 @@ func (c *Context) Begin(parent context.Context, start time.Time, limit time.Dura
 // Latest returns when the context ends at the latest.
 func (c *Context) Latest() time.Time { return c.Start.Add(c.limit) }
 
-// Wait returns the channel that is closed when the context ends. first: nobody had asked for it,
-// and the context goes on.
+// Wait returns the channel that is closed when the context ends. first: this is the first call, and
+// the context goes on.
 //
 // REQUIRES: c.Mu
 func (c *Context) Wait(parent context.Context, timer *Timer) (done <-chan struct{}, first bool) {

@@ -88,8 +88,8 @@ func TurnOver() error {
 		"the turn is over: a handler's context must not be used after it returned")
 }
 
-// Limit gives an error of the keyspace about a limit the code by which a handler can recognize it.
-// It returns other errors as they are.
+// Limit returns an error of the keyspace about a limit with the code by which handlers recognize
+// it. It returns other errors as they are.
 func Limit(err error) error {
 	if errors.Is(err, &engine.LimitError{}) || errors.Is(err, &engine.QuotaError{}) {
 		e, _ := Public(err, nil)

@@ -16,8 +16,8 @@ func Damage(err error) bool {
 	return errors.Is(err, engine.ErrDamaged) || errors.Is(err, &engine.CorruptError{})
 }
 
-// A Translator makes the public form of a part's own errors; nil for others. id is that under which
-// the cause must be logged, or "".
+// A Translator returns the public form of a part's own errors; nil for others. id is the one under
+// which the cause must be logged, or "".
 type Translator interface {
 	Translate(err error) (e *host.Error, id string)
 }
@@ -78,7 +78,7 @@ func hidden() (e *host.Error, id string) {
 	return host.Errorf(host.Internal, "internal error %s; the node's log has the cause", id).With("error_id", id), id
 }
 
-// NewID makes an opaque id that connects what a caller sees with what the log says.
+// NewID makes an opaque id that connects an error of a caller with a line of the log.
 func NewID() string {
 	var b [8]byte
 	rand.Read(b[:])

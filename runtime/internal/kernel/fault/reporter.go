@@ -37,7 +37,7 @@ func (r *Reporter) StoreError(err error) error {
 }
 
 // TurnError makes the public error of a turn, and logs its cause. reason is what operators read:
-// the error itself, where callers learn its id only.
+// the error itself, even if callers get only its id.
 func (r *Reporter) TurnError(addr host.Address, work, method string, err error,
 	more ...slog.Attr) (e *host.Error, reason string) {
 	e, id := r.PublicError(err)
@@ -81,8 +81,8 @@ func (r *Reporter) CommitError(addr host.Address, err error) *host.Error {
 	return e
 }
 
-// Full returns true for an error that only means that the node has no room now: of the store, or of
-// a part.
+// Full reports whether an error only means that the node has no room now: in the store, or in a
+// part.
 func (r *Reporter) Full(err error) bool {
 	if _, ok := errors.AsType[*host.Error](err); ok {
 		return false

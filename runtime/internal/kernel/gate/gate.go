@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// A Gate lets readers of a commit pass once the commit is durable. Commits are numbered from 1, in
-// order. The zero value is a gate of which no commit is durable.
+// A Gate holds back readers of a commit until the commit is durable. Commits are numbered from 1,
+// in order. No commit of the zero value is durable.
 //
 // Invariant: each reader that waits is released once: by the first Advance to its commit or beyond,
 // or by Fail.

@@ -64,7 +64,7 @@ func TestReaderThatGivesUp(t *testing.T) {
 		cancel()
 		err := <-waiting
 		errorIf(t, err != context.Canceled, "it has ended with %v", err)
-		g.Advance(1) // nobody takes it, and nothing blocks
+		g.Advance(1) // there is no reader, and nothing blocks
 	})
 }
 

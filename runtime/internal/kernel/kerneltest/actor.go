@@ -50,7 +50,7 @@ type instance struct {
 	record
 }
 
-// End notes that the work of use n has ended. state is an instance or its state.
+// End records that the work of use n has ended. state is an instance or its state.
 func End(state any, n int) {
 	r, ok := state.(*record)
 	if !ok {
@@ -62,7 +62,7 @@ func End(state any, n int) {
 // Payload encodes a number as an integer of CBOR.
 func Payload(n int) []byte { return binary.BigEndian.AppendUint16([]byte{0x19}, uint16(n)) }
 
-// Number decodes what Payload has made.
+// Number decodes the result of Payload.
 func Number(payload []byte) (int, error) {
 	if len(payload) != 3 || payload[0] != 0x19 {
 		return 0, fmt.Errorf("kerneltest: the payload is %x", payload)
@@ -183,7 +183,7 @@ func (a *instance) Wake(host.Turn) error                                  { retu
 func (a *instance) Sleep(host.Turn) error                                 { return nil }
 func (a *instance) Destroy(host.Turn) error                               { return nil }
 
-// A look is what a query shows of an actor.
+// A look is the result of a query of an actor.
 type look struct {
 	record
 	Seen []int // what the part has

@@ -18,7 +18,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
-// look asks an actor what it has. found is false if there is no actor.
+// look returns what an actor has. found is false if there is no actor.
 func (x *trial) look(a host.Address) (l look, found bool) {
 	_, found, err := x.store.Lookup(engine.Identity{Namespace: namespace, Type: a.Type, Key: a.Key})
 	if err == nil && !found {
@@ -36,7 +36,7 @@ func (x *trial) look(a host.Address) (l look, found bool) {
 	return l, true
 }
 
-// settle waits until everything has ended that will, and checks all claims.
+// settle waits until all work has ended that ends, and checks all claims.
 func (x *trial) settle() {
 	time.Sleep(settled)
 	x.check(true)
@@ -117,7 +117,7 @@ func (x *trial) survives(l *life, used map[int]int) bool {
 	return slices.ContainsFunc(x.uses, func(u *use) bool { return u.life == l && used[u.n] > 0 })
 }
 
-// checkEnd compares how often the work of a use has ended with what must be.
+// checkEnd checks how often the work of a use has ended.
 func (x *trial) checkEnd(u *use, n int, kept, gone, ended bool) {
 	switch must := ended && x.s.Ends > 0 && !x.s.Mortal; {
 	case n > 1:
@@ -184,7 +184,7 @@ func wakeText(w *engine.Wake) string {
 	return fmt.Sprintf("a row of kind %s of %s, due %d, %q %q", w.Kind, w.ID, w.Due, w.Name, w.Instance)
 }
 
-// dump returns what the store has, by names for people.
+// dump returns the content of the store, by names for people.
 func (x *trial) dump() map[string]string {
 	all := make(map[string]string)
 	page, err := x.store.Actors(engine.ActorsQuery{Namespace: namespace})

@@ -22,7 +22,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/standing"
 )
 
-// A probe is a part like the real ones, of which each claim of the suite holds: a use writes a key,
+// A probe is a part like the real ones that fulfills each claim of the suite: a use writes a key,
 // counts it in a facet, sets a row of the wake index, and arms a row at 0 while work is under way.
 // broken names a fault that it has instead.
 type probe struct {
@@ -59,7 +59,7 @@ func each(rows engine.Reader, kind byte, f func(n int, value []byte)) error {
 	return err
 }
 
-// counted is what the probe remembers of an awake actor: how many uses have work under way.
+// counted has the probe's count for an awake actor: how many uses have work under way.
 type counted struct {
 	p    *probe
 	open cached.Value[int]
@@ -168,7 +168,7 @@ func (p *probe) show(n int) {
 	p.shown[n] = true
 }
 
-// A probeTurn tells a client of a use.
+// A probeTurn notifies a client of a use.
 type probeTurn struct {
 	p *probe
 	n int
@@ -296,7 +296,7 @@ func (j *probeJob) Run(c *kernel.Core, w *kernel.Work) {
 	})
 }
 
-// fired reports whether a use was noted before, and notes it.
+// fired reports whether a use was recorded before, and records it.
 func (p *probe) fired(n int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -353,8 +353,8 @@ func (operator) Start(s *kernel.Kernel) {
 // Stop implements kernel.Runner.
 func (operator) Stop(*kernel.Kernel) {}
 
-// A handlerTurn and a handlerQuery are what handlers are handed. Of the capabilities of package
-// host they have none.
+// A handlerTurn and a handlerQuery are the views that handlers get. They have none of the
+// capabilities of package host.
 type (
 	handlerTurn struct {
 		kernel.Turn

@@ -34,7 +34,7 @@ var scenarios = []scenario{
 	{"crash at every sync", crashAtEverySync},
 }
 
-// middle is a moment at which what Use has begun has not ended.
+// middle is a moment at which the work that Use began has not ended.
 const middle = 5 * time.Second
 
 // The part is used in turns, alone and in one commit with others, and works after a restart.
@@ -67,7 +67,7 @@ func creationFails(x *trial) {
 	x.settle()
 }
 
-// A turn fails after it has used the part. What the part remembers must be what the store has.
+// A turn fails after it has used the part. The memory of the part must agree with the store.
 func turnFails(x *trial) {
 	x.use(1, succeeds)
 	x.settle()
@@ -105,7 +105,7 @@ func inOneCommit(x *trial) {
 	x.use(9, succeeds)
 }
 
-// together has calls wait in the mailbox, so that they share commits.
+// together holds calls in the mailbox, so that they share commits.
 func (x *trial) together(calls func(call func(n int, then deed))) {
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -208,7 +208,7 @@ func durableFirst(x *trial) {
 	x.check(false)
 }
 
-// The actor sleeps in the middle of what the part has under way.
+// The actor sleeps in the middle of the part's work.
 func sleeps(x *trial) {
 	x.use(1, succeeds)
 	x.meet()
@@ -258,7 +258,7 @@ func paused(x *trial) {
 	x.use(4, succeeds)
 }
 
-// The node stops in order in the middle. The next start finds what is under way by its row at 0.
+// The node stops in order in the middle. The next start finds the begun work by its row at 0.
 func restarted(x *trial) {
 	x.use(1, succeeds)
 	x.use(2, succeeds)
@@ -407,9 +407,9 @@ func story(x *trial) {
 // few is at how many syncs the short form crashes.
 const few = 2
 
-// crashAtEverySync counts the syncs of the story, and crashes the node at each of them in turn:
-// before it is done, with nothing of it kept and with half of it kept. Commits share syncs as it
-// happens, so a story may end before the last of them; if most do, the crashes test nothing.
+// crashAtEverySync counts the syncs of the story, and crashes the node at each of them in turn,
+// before it is done: with nothing of it kept and with half of it kept. The number of syncs varies,
+// so a story may end before the last of them; if most do, the crashes test nothing.
 func crashAtEverySync(t *testing.T, s *Subject) (faults []string) {
 	var syncs atomic.Int64
 	faults = try(t, s, func(x *trial) {
@@ -458,7 +458,7 @@ func crashAtEverySync(t *testing.T, s *Subject) (faults []string) {
 }
 
 // crashAt tells the story until sync k begins, and cuts the power then. It reports whether the
-// story came to it.
+// story reached sync k.
 func (x *trial) crashAt(k, unsynced int) bool {
 	var syncs atomic.Int64
 	var once sync.Once

@@ -3,14 +3,14 @@
 // every sync, sleep, pause, restart, and destruction with work under way.
 //
 // A test describes its part in a [Subject]: how a turn uses it, what the part shows of that, and
-// how what the turn has begun ends. The suite knows no part. It checks the same claims for each:
+// how the begun work ends. The suite knows no part. It checks the same claims for each:
 //
 //  1. A turn that was acknowledged is there after a crash. A turn that was not is there whole or
-//     not at all, and what a client has seen of it is there.
+//     not at all, and it is there if a client has seen anything of it.
 //  2. A turn that fails leaves no key, no row of the wake index, no change and no event, and the
 //     part remembers nothing of it.
 //  3. Nothing leaves before the turn that caused it is durable.
-//  4. What a turn has begun ends once, whatever happens before: sleep, restart, pause, crash.
+//  4. Work that a turn has begun ends once, even after a sleep, restart, pause or crash.
 //  5. Nothing of an actor that was destroyed is left: no key, no row of the wake index, nothing in
 //     memory. Nothing of it ends in its successor.
 //  6. An actor that has nothing to do leaves memory, and after Close no goroutine is left.
@@ -40,15 +40,15 @@ type Subject struct {
 	Part string
 	// New makes a node with the part.
 	New func(options.Options) (*kernel.Kernel, error)
-	// Declare adds to the behavior what the part needs. It may be nil. The handlers of alarms,
-	// messages, schedules and lost connections note the number in their payload as ended, and that
-	// of the changes of a map the number that the key of an expired entry ends with.
+	// Declare adds to the behavior what the part needs. It may be nil. Handlers of alarms,
+	// messages, schedules and lost connections record the number in their payload as ended. That of
+	// the changes of a map records the number that the key of an expired entry ends with.
 	Declare func(*host.Behavior)
-	// Use uses the part in a turn: it writes the number n, and begins what ends later. It may also
-	// be called in a turn that is over. It is called by several goroutines.
+	// Use uses the part in a turn: it writes the number n, and begins work that ends later. It may
+	// also be called in a turn that is over. It is called by several goroutines.
 	Use func(t host.Turn, n int) error
-	// Open begins something that a handler must not leave open, as a transaction. It is called in
-	// turns that fail. It may be nil.
+	// Open begins something that a handler must not leave open, such as a transaction. It is called
+	// in turns that fail. It may be nil.
 	Open func(t host.Turn)
 	// Call makes a call whose turn runs Use. It hands input to the suite's [Handle]. Nil means that
 	// the call is an action.
@@ -65,7 +65,7 @@ type Subject struct {
 	// Listen is a client that gets numbers from the actor until the node ends. It may be nil.
 	Listen func(k *kernel.Kernel, a host.Address, got func(n int)) error
 
-	// Ends is how long it takes what Use has begun to end; 0 if it begins nothing. It ends when a
+	// Ends is how long the work that Use begins takes to end; 0 if it begins none. It ends when a
 	// turn calls [End].
 	Ends time.Duration
 	// Stays is the kind of a row at 0 of the wake index that stays for as long as the actor; 0 for

@@ -23,10 +23,10 @@ import (
 // idle is how long an actor stays in memory unused.
 const idle = 2 * time.Second
 
-// settled is how long a trial waits until everything has ended that will.
+// settled is how long a trial waits for all work to end.
 const settled = 10 * time.Minute
 
-// namespace is that of the node.
+// namespace is the node's.
 const namespace = "test"
 
 // subject is the actor that uses the part.
@@ -38,12 +38,12 @@ type trial struct {
 	disk  *engine.Disk
 	store *engine.Store
 	k     *kernel.Kernel
-	hung  chan struct{} // closed when handlers that hang are to return
+	hung  chan struct{} // closed when handlers that hang must return
 	cores []weak.Pointer[kernel.Core]
-	cut   atomic.Bool // the node was cut off, and may log what it likes
+	cut   atomic.Bool // the node was cut off, and may log anything
 
 	mu     sync.Mutex
-	hold   chan struct{} // closed when handlers that hold are to return
+	hold   chan struct{} // closed when handlers that hold must return
 	uses   []*use
 	lives  []*life
 	out    map[int]bool // numbers that clients have got
@@ -81,14 +81,14 @@ func newTrial(s *Subject) *trial {
 // A stop ends a trial.
 type stop struct{}
 
-// faultf notes that a claim does not hold.
+// faultf records that a claim does not hold.
 func (x *trial) faultf(format string, args ...any) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.list = append(x.list, fmt.Sprintf(format, args...))
 }
 
-// fatalf is faultf for what leaves nothing more to try.
+// fatalf is faultf for a fault after which nothing is left to try.
 func (x *trial) fatalf(format string, args ...any) {
 	x.faultf(format, args...)
 	panic(stop{})
@@ -167,13 +167,13 @@ func (x *trial) stop() {
 	}
 }
 
-// crash cuts the power and starts the node on what is left.
+// crash cuts the power and starts the node on the remaining data.
 func (x *trial) crash() {
 	x.off(1, 0)
 	x.start()
 }
 
-// off cuts the power. Of what was not synced, unsynced percent are kept.
+// off cuts the power. Of the data that was not synced, unsynced percent are kept.
 func (x *trial) off(seed uint64, unsynced int) {
 	x.cut.Store(true)
 	x.k.Halt()
@@ -187,7 +187,7 @@ func (x *trial) off(seed uint64, unsynced int) {
 	x.disk, x.k = left, nil
 }
 
-// gate returns the channel that handlers wait for that hold their actor.
+// gate returns the channel that handlers wait for while they hold their actor.
 func (x *trial) gate() chan struct{} {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -197,7 +197,7 @@ func (x *trial) gate() chan struct{} {
 	return x.hold
 }
 
-// open lets the handlers return that hold their actor.
+// open releases the handlers that hold their actor.
 func (x *trial) open() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -207,7 +207,7 @@ func (x *trial) open() {
 	}
 }
 
-// end lets the handlers return that hang.
+// end releases the handlers that hang.
 func (x *trial) end() {
 	close(x.hung)
 	synctest.Wait()
@@ -217,7 +217,7 @@ func (x *trial) end() {
 // life returns the life that the actor is in.
 func (x *trial) life() *life { return x.lives[len(x.lives)-1] }
 
-// use makes a call that uses the part, and notes the result. A call that is meant to fail must
+// use makes a call that uses the part, and records the result. A call that is meant to fail must
 // fail. Another must not, unless the node ends.
 func (x *trial) use(n int, then deed) error {
 	if x.s.Operates && then.failing() {
@@ -293,7 +293,7 @@ func (x *trial) destroy() error {
 	return err
 }
 
-// meet notes the core of the actor, which must be gone when the actor rests.
+// meet records the core of the actor, which must be gone when the actor rests.
 func (x *trial) meet() {
 	if a := x.k.Find(subject); a != nil {
 		a.Mu.Lock()
@@ -304,7 +304,7 @@ func (x *trial) meet() {
 	}
 }
 
-// got notes that a client has got a number.
+// got records that a client has got a number.
 func (x *trial) got(n int) {
 	x.mu.Lock()
 	early := x.locked
@@ -338,7 +338,7 @@ func (x *trial) published() int {
 	return x.sets
 }
 
-// A logged is the node's log. An error in it that no deed explains does not hold.
+// A logged is the node's log. An error in it that no deed explains is a fault.
 type logged struct {
 	x     *trial
 	attrs []slog.Attr

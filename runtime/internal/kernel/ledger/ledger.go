@@ -12,8 +12,8 @@ type Ledger[R any, E comparable] struct {
 	gone E // why it was abandoned; zero if it was not
 }
 
-// Add holds a result. It returns why the ledger was abandoned, and then the caller has to answer
-// the result; zero if it holds it.
+// Add holds a result and returns zero. If the ledger was abandoned, it returns why, and the caller
+// must answer the result.
 func (l *Ledger[R, E]) Add(r R) (gone E) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -33,7 +33,7 @@ func (l *Ledger[R, E]) Take() []R {
 	return r
 }
 
-// Give takes results back from a commit that was not made. It returns what Add does.
+// Give takes results back from a commit that was not made. It returns the same as Add.
 func (l *Ledger[R, E]) Give(results []R) (gone E) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

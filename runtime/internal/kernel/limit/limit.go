@@ -25,8 +25,8 @@ const (
 	DefaultTaskGrace    = 5 * time.Second
 )
 
-// Defaults are the limits of types that set none, on a node that sets none. What is 0 in them is
-// the engine's or a part's.
+// Defaults are the limits of types that set none, on a node that sets none. For fields that are 0,
+// the engine or a part has the default.
 func Defaults() host.Limits {
 	return host.Limits{
 		TurnTimeout: DefaultTurnTimeout, QueryTimeout: DefaultQueryTimeout, MailboxCount: DefaultMailboxCount, MailboxBytes: DefaultMailboxBytes,
@@ -68,24 +68,24 @@ func set[T comparable](p *T, v T) {
 	}
 }
 
-// A Set is the limits of an actor, or of a type, with what follows from them. It is immutable.
+// A Set is the limits of an actor, or of a type, with values derived from them. It is immutable.
 type Set struct {
 	host.Limits
 	Storage *engine.Limits
-	// Roomy is Storage for turns that run no code of the actor and must not fail for a write set
-	// that was made small: the verbs of operators, and the settlement of messages that were sent.
-	// It is Storage if that is as large as the default.
+	// Roomy is Storage for turns that run no code of the actor and must not fail because its write
+	// set is small: the verbs of operators, and the settlement of messages that were sent. It is
+	// Storage if that is as large as the default.
 	Roomy *engine.Limits
 	Rate  *rate.Limit // of calls from outside; nil for none
 }
 
 // An Error says which limit of an actor, or of its type, is not possible.
 type Error struct {
-	// Name is that of the limit in requests and in the configuration file.
+	// Name is the limit's name in requests and in the configuration file.
 	Name string
 	// Reason follows the name in the text.
 	Reason string
-	// Limit and Actual are the bound that the limit passes and its value, if it is about that.
+	// Limit and Actual are the bound and the value that passes it, if the fault is about a bound.
 	Limit, Actual int64
 }
 
@@ -144,7 +144,7 @@ func New[Part interface{ CheckLimits(host.Limits) error }](l host.Limits, parts 
 	return a, nil
 }
 
-// CheckRate returns what is wrong with the rate of calls in l. The error is an *Error.
+// CheckRate checks the rate of calls in l. The error is an *Error.
 func CheckRate(l host.Limits) error {
 	switch {
 	case l.CallRate < 0 || math.IsNaN(l.CallRate) || math.IsInf(l.CallRate, 0):

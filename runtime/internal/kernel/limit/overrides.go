@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// Overrides has the limits that operators have set for single actors. It is what the store says,
-// from the start of the node on. The zero value has none.
+// Overrides has the limits that operators have set for single actors. It follows the store from the
+// start of the node on. The zero value has none.
 //
 // Invariant: a lookup costs one load of a counter while there are none.
 type Overrides struct {

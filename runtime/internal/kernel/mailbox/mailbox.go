@@ -14,7 +14,7 @@ import (
 // An item waits until a batch gives it out. It counts for the box until then, or until Drain
 // returns it.
 type Box[T any] struct {
-	// All is what waits in all boxes of the node, in bytes. It must be set before the first Put.
+	// All is the bytes that wait in all boxes of the node. It must be set before the first Put.
 	All *atomic.Int64
 	// Waits observes how long items waited, about one in WaitSample; nil observes nothing. It must
 	// be set before the first Put.
@@ -30,7 +30,7 @@ type Box[T any] struct {
 type entry[T any] struct {
 	item  T
 	bytes int64
-	since int64 // when it came, in Unix nanoseconds; 0 if nobody asks
+	since int64 // when it came, in Unix nanoseconds; 0 if it is not observed
 }
 
 // WaitSample: one item in so many is observed.
@@ -97,10 +97,10 @@ func (b *Box[T]) add(n, bytes int64) {
 	b.All.Add(bytes)
 }
 
-// Count returns how many items wait, with those of a batch that it has not given out.
+// Count returns how many items wait, including items that a batch has not given out.
 func (b *Box[T]) Count() int64 { return b.count.Load() }
 
-// Bytes returns what they count for.
+// Bytes returns the size of these items.
 func (b *Box[T]) Bytes() int64 { return b.bytes.Load() }
 
 // Empty reports whether nothing waits outside a batch.
@@ -161,8 +161,8 @@ func (b *Box[T]) Drain() []T {
 	return items
 }
 
-// A Batch is what was taken from a box. It gives each item out once, to its owner. Revoke puts the
-// rest back.
+// A Batch has items that were taken from a box. It gives each item out once, to its owner. Revoke
+// puts the rest back.
 type Batch[T any] struct {
 	box     *Box[T]
 	entries []entry[T]   // changed by the owner, under the mutex of the box

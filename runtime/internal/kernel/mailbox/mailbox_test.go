@@ -140,7 +140,7 @@ func TestABoxThatIsUsedAgainAndAgainDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestOneItemInSixtyFourIsObserved checks how many waits are observed, also of boxes with one item.
+// TestOneItemInSixtyFourIsObserved checks how many waits are observed, even of boxes with one item.
 func TestOneItemInSixtyFourIsObserved(t *testing.T) {
 	var all atomic.Int64
 	for _, each := range []int{1, 64, 1000} {

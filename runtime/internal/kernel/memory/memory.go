@@ -1,4 +1,4 @@
-// Package memory counts the actors that are awake and what they take, and says when that is too
+// Package memory counts the actors that are awake and their memory, and reports when that is too
 // much.
 package memory
 
@@ -7,7 +7,7 @@ import "sync/atomic"
 // Overhead is what an awake actor counts for besides its state, in bytes.
 const Overhead = 2 << 10
 
-// An Account is how many actors are awake and what they take. Safe for concurrent use.
+// An Account counts the awake actors and their memory. Safe for concurrent use.
 type Account struct {
 	Awake, Bytes       atomic.Int64
 	maxAwake, maxBytes int64

@@ -1,4 +1,4 @@
-// Package metrics counts what a kernel does.
+// Package metrics counts the work of a kernel.
 package metrics
 
 import (

@@ -36,7 +36,7 @@ type Options struct {
 	Namespace string
 	// Behaviors are the actor types to host, with distinct type names.
 	Behaviors []*host.Behavior
-	// Changes receives what the node publishes; nil publishes nothing and writes no outbox.
+	// Changes receives the node's changes; nil publishes nothing and writes no outbox.
 	Changes change.Sink
 	// IdleTimeout is for types that set none.
 	IdleTimeout time.Duration
@@ -71,7 +71,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// EnsureDefaults fills in what is not set.
+// EnsureDefaults sets the defaults of unset fields.
 func (o *Options) EnsureDefaults() {
 	def(&o.Namespace, "default")
 	def(&o.IdleTimeout, DefaultIdleTimeout)

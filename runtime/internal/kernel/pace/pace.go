@@ -1,4 +1,4 @@
-// Package pace knows how long code usually takes, and what follows from that.
+// Package pace measures how long code usually takes, and estimates waits from that.
 package pace
 
 import (
@@ -9,14 +9,14 @@ import (
 // QuickTurn is how long a turn may usually take to share a commit with the turns before it.
 const QuickTurn = 500 * time.Microsecond
 
-// The least and the most that a caller is told to wait for room in a mailbox.
+// The least and the most that a caller must wait for room in a mailbox.
 const (
 	MinDrain = 10 * time.Millisecond
 	MaxDrain = time.Second
 )
 
-// An Average is a moving average of the time that something takes. The zero Average is of what has
-// never run. Safe for concurrent use; of two runs that end together one may not count.
+// An Average is a moving average of the time that something takes. The zero Average has no runs.
+// Safe for concurrent use; of two runs that end together one may not count.
 type Average struct{ ns atomic.Int64 }
 
 // Add counts a run. Each counts for an eighth.
@@ -28,7 +28,7 @@ func (p *Average) Add(took time.Duration) {
 	p.ns.Store(n)
 }
 
-// Quick returns true if so many runs together usually take less time than [QuickTurn].
+// Quick reports whether so many runs together usually take less time than [QuickTurn].
 func (p *Average) Quick(runs int) bool {
 	n := p.ns.Load()
 	return n > 0 && n*int64(runs) < int64(QuickTurn)

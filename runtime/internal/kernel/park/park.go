@@ -1,5 +1,5 @@
-// Package park has the actors that operators have paused, and the work that waits for their end of
-// the pause.
+// Package park has the actors that operators have paused, and the work that waits until they are
+// resumed.
 package park
 
 import (
@@ -13,12 +13,12 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
-// A Lot has the paused actors: what is durable of it, from the start of the node on. An actor is
-// named by the key of its address. The zero value has none.
+// A Lot has the actors whose pause is durable, from the start of the node on. An actor is named by
+// the key of its address. The zero value has none.
 //
 // A paused actor runs none of its code for others: calls, messages, alarms and turns of tasks are
 // refused with code actor_paused, and a caller that delivers something that must not be lost parks
-// it until the actor is resumed or destroyed. What runs no code of the actor goes on: built-in
+// it until the actor is resumed or destroyed. Work that runs no code of the actor goes on: built-in
 // methods, the settlement of messages that it sent, the purge of expired keys. Queries go on too;
 // they change nothing. The turn that runs when an actor is paused is not interrupted.
 //
@@ -30,7 +30,7 @@ type Lot struct {
 	n      atomic.Int64
 	mu     sync.Mutex
 	paused map[string]*paused
-	// resumed is when actors were resumed for which something was parked.
+	// resumed is when actors were resumed, if something was parked for them.
 	resumed map[string]time.Time
 }
 
@@ -77,7 +77,7 @@ func (p *Lot) At(addr host.Address) *host.Pause {
 	return p.Of(string(address.Append(nil, addr)))
 }
 
-// Refuse returns the error for what a paused actor does not do, or nil if the actor is not paused.
+// Refuse returns the error for work that a paused actor does not do; nil if it is not paused.
 func (p *Lot) Refuse(addr host.Address) error {
 	if x := p.At(addr); x != nil {
 		return Refusal(addr, x)
@@ -114,7 +114,7 @@ func (p *Lot) Park(addr host.Address, name string, f func()) bool {
 	return true
 }
 
-// Pause notes that an actor is paused, or that its pause has changed.
+// Pause records that an actor is paused, or that its pause has changed.
 func (p *Lot) Pause(key string, pause host.Pause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,11 +129,11 @@ func (p *Lot) Pause(key string, pause host.Pause) {
 	p.n.Add(1)
 }
 
-// resumedFor is how long the lot remembers when an actor was resumed: by then what was parked has
+// resumedFor is how long the lot remembers when an actor was resumed. By then the parked work has
 // begun.
 const resumedFor = time.Hour
 
-// Resume notes that an actor is no longer paused, and returns what was parked.
+// Resume records that an actor is no longer paused, and returns its parked functions.
 func (p *Lot) Resume(key string) (parked []func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package patrol looks at something again and again while there is something to look at.
+// Package patrol looks at something repeatedly while there is something to look at.
 package patrol
 
 import (
@@ -30,8 +30,8 @@ func New(spawn func(func()) bool, look func(now time.Time) (wait time.Duration, 
 	return &Patrol{spawn: spawn, look: look, linger: linger, poke: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
-// Start makes sure that the patrol runs, because there is something to look at. It costs one atomic
-// load if it does.
+// Start starts the patrol if it does not run, because there is something to look at. It costs one
+// atomic load if it runs.
 func (p *Patrol) Start() {
 	if p.active.Load() || !p.active.CompareAndSwap(false, true) {
 		return
@@ -41,7 +41,7 @@ func (p *Patrol) Start() {
 	}
 }
 
-// Poke makes a patrol that runs look now.
+// Poke makes a running patrol look now.
 func (p *Patrol) Poke() {
 	select {
 	case p.poke <- struct{}{}:

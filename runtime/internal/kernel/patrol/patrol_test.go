@@ -61,7 +61,7 @@ func TestPokeMakesAPatrolLookAtOnce(t *testing.T) {
 	})
 }
 
-// Whatever moment a Start comes at, what it was for is looked at.
+// Every Start is followed by a look, regardless of its moment.
 func TestStartIsNeverLost(t *testing.T) {
 	var wg sync.WaitGroup
 	var left atomic.Int64
@@ -101,7 +101,7 @@ func TestPatrolThatMayNotStartDoesNotCountAsRunning(t *testing.T) {
 	errorIf(t, !looked, "the second Start started nothing")
 }
 
-// What is over before the first look must not cost a goroutine each time.
+// Things that are over before the first look must not cost a goroutine each time.
 func TestPatrolLingersWhenItFindsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var started, looks atomic.Int64

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Lines lets one log line of each cause pass in a second, so that a full disk does not fill itself
-// with log lines. The zero value has let none pass.
+// Lines passes one log line of each cause per second, so that a full disk does not fill itself with
+// log lines. The zero value has passed none.
 type Lines struct {
 	mu     sync.Mutex
 	causes map[string]*cause

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// A Request is what tells calls apart that come with the same idempotency key.
+// A Request tells calls apart that have the same idempotency key.
 type Request struct {
 	Key    string // the idempotency key
 	Method string
@@ -22,7 +22,7 @@ type Request struct {
 	Input  []byte
 }
 
-// A Reply is what a call returned.
+// A Reply is the result of a call.
 type Reply struct {
 	Version engine.Version // of the turn
 	Output  []byte
@@ -51,7 +51,7 @@ func (r *Request) fingerprint() []byte {
 
 // Find returns the stored reply of an earlier request with the same key. ok is false if there is
 // none, or it has expired. The error is an *host.Error with code IdempotencyMismatch if the earlier
-// request was another one.
+// request was a different one.
 func Find(rows *engine.WriteSet, r Request) (found Reply, ok bool, err error) {
 	at := rows.Savepoint()
 	rows.Advance(time.Now().UnixMilli()) // an expired reply reads as absent from now on

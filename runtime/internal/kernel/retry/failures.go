@@ -30,7 +30,7 @@ type Failures struct {
 	crashes map[string]int // turns in a row that panicked, of actors that exist
 }
 
-// failed is the failure of an actor. damaged: its data is, so that it cannot be woken.
+// failed is the failure of an actor. damaged: its data is damaged, so that it cannot be woken.
 type failed struct {
 	host.Failure
 	damaged bool
@@ -91,7 +91,7 @@ func (f *Failures) Each(visit func(key string)) {
 	}
 }
 
-// Known returns the number of actors of which something is remembered.
+// Known returns the number of actors with a failure or crashes.
 func (f *Failures) Known() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,8 +121,8 @@ func (f *Failures) Blocked(key string, name fmt.Stringer) error {
 	return e.With("reason", x.Public).Retry()
 }
 
-// Forget drops what is remembered of an actor, which may be tried at once. It reports whether the
-// actor had failed.
+// Forget drops the failures and crashes of an actor, which may be tried at once. It reports whether
+// the actor had failed.
 func (f *Failures) Forget(key string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package retry says when something that failed is tried again, and remembers the actors that have
+// Package retry computes when to try again after a failure, and remembers the actors that have
 // failed.
 package retry
 
@@ -30,8 +30,8 @@ func At(err error) (time.Time, bool) {
 }
 
 // In returns how long to wait before trying again: until the time that the error names, or else d.
-// It is at most the time for which a failed actor is left alone, because the error may be one that
-// a handler has made.
+// It is at most the time for which a failed actor is left alone, because a handler may have made
+// the error.
 func In(err error, d time.Duration) time.Duration {
 	if at, ok := At(err); ok {
 		return min(max(time.Until(at), time.Millisecond), maxRest)
@@ -39,6 +39,6 @@ func In(err error, d time.Duration) time.Duration {
 	return d
 }
 
-// Soon is the wait before another try of what hardly ever fails: a settlement, or the recovery of
-// messages.
+// Soon is the wait before another try of work that hardly ever fails: a settlement, or the recovery
+// of messages.
 const Soon = time.Second

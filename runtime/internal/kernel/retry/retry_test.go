@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
-// A name is that of an actor.
+// A name is an actor's.
 type name string
 
 func (n name) String() string { return string(n) }

@@ -19,7 +19,7 @@ func woken(sub *Subscription) bool {
 
 func TestASignalReachesTheWaitersForItsTopic(t *testing.T) {
 	var topics Topics
-	topics.Notify("a", "queue") // nobody waits
+	topics.Notify("a", "queue") // there is no waiter
 	queue, other, neighbour := topics.Subscribe("a", "queue"), topics.Subscribe("a", "stream"), topics.Subscribe("b", "queue")
 	errorIf(t, woken(queue), "a signal from before the wait woke it")
 	for range 3 {

@@ -1,4 +1,4 @@
-// Package span has what is recorded of actors: operations, each with a span of its trace.
+// Package span has the records of what actors do: operations, each with a span of its trace.
 package span
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
-// Slow is how long a turn or query takes that is recorded although its trace is not, unless a sink
-// says otherwise.
+// Slow is how long a turn or query must take to be recorded although its trace is not, unless a
+// sink says otherwise.
 const Slow = 100 * time.Millisecond
 
 // An Operation is something that an actor does.
@@ -27,7 +27,7 @@ type Operation struct {
 	At          *attach.List // of the core that it is done in, if it is a turn
 }
 
-// A Sink records what one actor does. It is called on the way of calls: it does not block.
+// A Sink records what one actor does. It is called in the path of calls, and does not block.
 type Sink interface {
 	// Begin returns the span of what an operation causes: Untraced, unless it is recorded.
 	Begin(cause host.Span) host.Span
@@ -37,7 +37,7 @@ type Sink interface {
 	// Record takes an operation that is over: one that a sampled one caused, or one that failed or
 	// took longer than Slow says.
 	Record(o Operation)
-	// Slow is how long a turn or query takes that is recorded although its trace is not.
+	// Slow is how long a turn or query must take to be recorded although its trace is not.
 	Slow() time.Duration
 	// Value returns what the context of a span has under a key, for users that add spans. o is the
 	// operation, if it was Running.
@@ -96,7 +96,7 @@ func Sent(to Sink, cause host.Span, typ, name string) host.Span {
 	return o.Span
 }
 
-// Value is that of a sink; nil without one.
+// Value calls Value of a sink; nil without one.
 func Value(of Sink, s host.Span, o *Operation, key any) any {
 	if of == nil {
 		return nil
@@ -104,7 +104,7 @@ func Value(of Sink, s host.Span, o *Operation, key any) any {
 	return of.Value(s, o, key)
 }
 
-// Now is the time if something is recorded, and else no time.
+// Now returns the time if something is recorded, else the zero time.
 func Now(recorded bool) (t time.Time) {
 	if recorded {
 		t = time.Now()
@@ -112,7 +112,7 @@ func Now(recorded bool) (t time.Time) {
 	return t
 }
 
-// Since is how long ago a time was that Now returned.
+// Since returns how long ago a time was that Now returned.
 func Since(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
@@ -123,7 +123,7 @@ func Since(t time.Time) time.Duration {
 // A Ref holds a span in little room. The zero Ref holds none.
 type Ref struct{ s *host.Span }
 
-// untraced is what a Ref to host.Untraced points to.
+// untraced is the target of a Ref to host.Untraced.
 var untraced = host.Untraced
 
 // RefTo returns a Ref to a span, which takes memory if it is one.
@@ -137,7 +137,7 @@ func RefTo(s host.Span) Ref {
 	return Ref{}
 }
 
-// Span returns what the Ref holds.
+// Span returns the span of the Ref.
 func (r Ref) Span() host.Span {
 	if r.s == nil {
 		return host.Span{}

@@ -1,5 +1,5 @@
-// Package standing knows which rows at 0 of the wake index an actor has. A start of the node finds
-// such a row: it says that work of the actor is under way that nothing else would take up again.
+// Package standing records which rows at 0 of the wake index an actor has. A start of the node
+// finds such a row: it means that work of the actor is under way that nothing else would take up.
 package standing
 
 import "github.com/cairn-run/cairn/keyspace"
@@ -8,11 +8,11 @@ import "github.com/cairn-run/cairn/keyspace"
 // outside adds.
 const Kinds = 16
 
-// A Set is what is known of an actor's rows at 0: two bits for each kind. Nothing is known of the
-// rows of the zero Set.
+// A Set has the known states of an actor's rows at 0: two bits for each kind. No row of the zero
+// Set is known.
 type Set uint32
 
-// A State is what is known of a row.
+// A State is the known state of a row.
 type State uint8
 
 // The states of a row.
@@ -22,10 +22,10 @@ const (
 	Armed // the row stands
 )
 
-// Of returns what is known of the row of a kind.
+// Of returns the state of the row of a kind.
 func (s Set) Of(kind keyspace.WakeKind) State { return State(s >> (2 * kind) & 3) }
 
-// Note notes what is known of the row of a kind.
+// Note records the state of the row of a kind.
 func (s *Set) Note(kind keyspace.WakeKind, is State) {
 	*s = *s&^(3<<(2*kind)) | Set(is)<<(2*kind)
 }

@@ -20,11 +20,11 @@ type Sweep[V any] struct {
 	Idle   time.Duration     // the shortest idle time of any value; 0 if none has one
 
 	// What the last walk over all values left:
-	idle  []candidate[V] // if memory was short, the least recently used ones first; what is not in it was used later, or could not sleep
+	idle  []candidate[V] // if memory was short, the least recently used ones first; others were used later, or could not sleep
 	short bool           // memory was short
 	next  time.Time      // when the next walk is due
 	stuck int            // walks in a row in which a value had to stay awake
-	none  time.Time      // a walk before follows only one that found enough memory: they take at most a twentieth of one core, however many values
+	none  time.Time      // a walk before follows only one that found enough memory: they take at most a twentieth of one core, for any number of values
 }
 
 // maxKept is how long the candidates of a walk are kept.
@@ -37,7 +37,7 @@ const (
 	maxAgain = 10 * time.Second
 )
 
-// State says what a value does.
+// A State is the state of a value.
 type State struct {
 	Busy  bool          // it cannot sleep: it runs, or sleeps already
 	Works bool          // something works for it, and says itself when it has ended
@@ -50,8 +50,8 @@ type candidate[V any] struct {
 }
 
 // Look puts values to sleep. It returns how long to wait until the next look; more is false if no
-// value may fall asleep. A look before its time is for when memory is short: it costs little if it
-// is not, or if the last walk found enough candidates.
+// value may fall asleep. An early look is for when memory is short: it costs little if it is not,
+// or if the last walk found enough candidates.
 func (s *Sweep[V]) Look(now time.Time) (wait time.Duration, more bool) {
 	if now.Before(s.next) {
 		if !s.Over() || s.relieve() {
@@ -76,7 +76,7 @@ func (s *Sweep[V]) Look(now time.Time) (wait time.Duration, more bool) {
 	if s.Idle > 0 {
 		wait = min(wait, s.Idle) // a value may become idle that the walk saw busy, or not at all
 	}
-	s.next = now.Add(wait) // whatever the wall clock does meanwhile
+	s.next = now.Add(wait) // regardless of the wall clock
 	if s.next.Before(s.none) {
 		s.next = s.none
 	}

@@ -71,7 +71,7 @@ func (h *house) wake(name string, s State) *sleeper {
 	return v
 }
 
-// look looks once, and returns what was put to sleep.
+// look looks once, and returns the names that it put to sleep.
 func (h *house) look() (slept []string, wait time.Duration, more bool) {
 	h.slept = nil
 	wait, more = h.Look(time.Now())

@@ -59,13 +59,13 @@ func (t *Tally) Commit(bytes int, size int64) {
 // Send counts bytes that leave the actor for a client that follows it.
 func (t *Tally) Send(bytes int) { t.sent.Add(int64(bytes)) }
 
-// Totals returns what was counted.
+// Totals returns the counts.
 func (t *Tally) Totals() Totals {
 	return Totals{int64(t.calls.Load()), int64(t.turns.Load()), time.Duration(t.time.Load()),
 		t.written.Load(), t.sent.Load()}
 }
 
-// Take returns what was counted, and begins anew.
+// Take returns the counts, and begins anew.
 func (t *Tally) Take() Totals {
 	if t.Totals() == (Totals{}) {
 		return Totals{}
@@ -77,5 +77,5 @@ func (t *Tally) Take() Totals {
 // Size returns the bytes of keys and values that the actor has, as of its last commit or SetSize.
 func (t *Tally) Size() int64 { return t.size.Load() }
 
-// SetSize says what an actor has that was woken.
+// SetSize sets what an actor has that was woken.
 func (t *Tally) SetSize(bytes int64) { t.size.Store(bytes) }

@@ -19,7 +19,7 @@ import (
 // exactly the view's version.
 type View struct {
 	Version engine.Version
-	Commit  uint64 // the commit that must be durable before what the view shows may leave
+	Commit  uint64 // the commit that must be durable before answers from the view may leave
 	Stored  []byte // the state
 	ID      keyspace.ActorID
 	Of      *attach.List // to the core that committed it; nil if none did
@@ -95,8 +95,8 @@ func (b *Box) pin() {
 	}
 }
 
-// Apply runs a commit. If it changes something, it gets a number, and next takes the place of the
-// current view; with ok false it was not made, and everything stays as it was.
+// Apply runs a commit. A commit that changes something gets a number, and next takes the place of
+// the current view. With ok false it was not made, and everything stays as it was.
 func (b *Box) Apply(changes bool, commit func(number uint64) (next *View, ok bool)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,9 +14,9 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A Range is what a whole number of an input may be, or one that a pointer is to, by the tag range
-// of its field; or it says that a text must be given. The tags of other numbers are for the
-// documents alone.
+// A Range is what a whole number of an input, or one that a pointer is to, may be, by the tag range
+// of its field; or it says that a text must be given. The tags of other numbers are only for the
+// documents.
 type Range struct {
 	index    []int
 	Name     string
@@ -63,9 +63,9 @@ func RangesOf(t reflect.Type) []Range {
 	return ranges
 }
 
-// checkRanges returns an error for a member of an input, a pointer to what data was decoded into,
-// that is missing or out of its range. A 0 that the request has is told from none by its name in
-// the data.
+// checkRanges returns an error for a member of an input that is missing or out of its range. v
+// points to the decoded data. A 0 in the request is told from an absent member by its name in the
+// data.
 func checkRanges(codec host.Codec, data []byte, v any) error {
 	value := reflect.ValueOf(v).Elem()
 	var given map[string]bool

@@ -2,11 +2,11 @@ package wire
 
 import "github.com/cairn-run/cairn/actor/host"
 
-// The names and values of applications: what a name that comes with a request belongs to, and how a
-// value gets from the encoding of a request to CBOR, in which it is stored, and back.
+// The names and values of applications: the contract that a name in a request belongs to, and the
+// conversion of a value between the encoding of a request and CBOR, in which it is stored.
 
 // Named returns the index of the contract that a name belongs to: the one that declares it, else
-// that for names which nobody declares; -1 if there is none, or the name is not well formed.
+// the one for undeclared names; -1 if there is none, or the name is not well formed.
 func Named(n int, declared func(i int) string, name string) int {
 	if !ValidName(name) {
 		return -1

@@ -1,8 +1,8 @@
 // Package wire decodes the inputs and encodes the outputs of built-in methods, in JSON and CBOR,
 // and converts the names and values of applications that they carry.
 //
-// Invariant: what an input says and its type does not have is an error that names the member, never
-// ignored.
+// Invariant: a member of an input that its type does not have is an error that names it; it is
+// never ignored.
 package wire
 
 import (

@@ -33,9 +33,8 @@ type item[Job any] struct {
 	errand Errand[Job]
 }
 
-// An Errand is something else that a worker runs, because it may end with a job: in this way the
-// job needs no other goroutine. It counts in the group by itself, so that its maker can count it
-// off while it runs.
+// An Errand is other work of a worker that may end with a job; then the job needs no other
+// goroutine. It counts in the group by itself, so that its maker can count it off while it runs.
 type Errand[Job any] interface {
 	// Run returns the job to run, if there is one.
 	Run() (next Job, ok bool)
@@ -77,7 +76,7 @@ func (p *Pool[Job]) hand(it item[Job]) bool {
 	return true
 }
 
-// wait makes a worker free, until it gets an item; false if it is to end.
+// wait makes a worker free until it gets an item; false if the worker must end.
 func (p *Pool[Job]) wait(next chan item[Job]) (item[Job], bool) {
 	p.mu.Lock()
 	if p.closed || len(p.free) == spares {

@@ -1,4 +1,4 @@
-// Package nodetest opens nodes on disks in memory for tests of what stands before a node.
+// Package nodetest opens nodes on disks in memory for tests of code in front of a node.
 package nodetest
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/node"
 )
 
-// Open starts a node behind a recorder. It ends with the test, in the bubble of virtual time of
-// which the test may be.
+// Open starts a node behind a recorder. It ends with the test, which may be in a bubble of virtual
+// time.
 func Open(t testing.TB, behaviors ...*host.Behavior) *hosttest.Recorder {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)

@@ -1,5 +1,5 @@
 // Package admin is the part for operators: it pauses, wakes and puts to sleep, sets limits, and
-// says why an actor does nothing.
+// explains why an actor does nothing.
 package admin
 
 import (
@@ -165,7 +165,7 @@ func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec,
 	return out, storeLimits(c, h, rec, set)
 }
 
-// noteLimits puts the limits that an actor has into the audit log, before they change.
+// noteLimits puts the limits of an actor into the audit log, before they change.
 func noteLimits(h *kernel.Turn, set host.ActorLimits) {
 	if b, err := json.Marshal(&set); err == nil && !set.Empty() {
 		audit.Of(h.Work.Ctx).Before(json.RawMessage(b))
@@ -188,8 +188,8 @@ func storeLimits(c *kernel.Core, h *kernel.Turn, rec control.Record, set host.Ac
 	return nil
 }
 
-// wakeActor brings an actor into memory. One that has failed is not tried before its time;
-// actor.retry allows that.
+// wakeActor brings an actor into memory. A failed actor is not tried before its time; actor.retry
+// allows that.
 func wakeActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (method.None, error) {
 	if err := s.Pauses.Refuse(on.Addr); err != nil {
 		return method.None{}, err
@@ -224,7 +224,7 @@ func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *meth
 	}
 	c := a.Waking()
 	if kernel.SizeOf(c.Company()) > 0 {
-		// From here on it sleeps, whether the caller waits or not: without its tasks it must not
+		// From here on it sleeps, even if the caller does not wait: without its tasks it must not
 		// stay awake.
 		select {
 		case <-a.Retire(c, kernel.CauseSleep):

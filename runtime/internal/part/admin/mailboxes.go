@@ -11,7 +11,7 @@ func (*Part) Collectors(s *kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{mailboxes{s}}
 }
 
-// mailboxes counts, when it collects, the work that waits in the mailboxes of the actors in memory.
+// mailboxes counts the waiting work in the mailboxes of the actors in memory when it collects.
 type mailboxes struct{ of *kernel.Kernel }
 
 func mailboxDescs() (actors, items, deepest, bytes *prometheus.Desc) {

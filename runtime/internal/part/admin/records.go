@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/admin/control"
 )
 
-// put writes what operators have set, and the row at 0 of the wake index by which a start of the
-// node finds it.
+// put writes the settings of operators, and the row at 0 of the wake index that a start of the node
+// finds.
 func put(c *kernel.Core, rec *control.Record) error {
 	c.Arm(keyspace.WakePaused, !rec.Empty())
 	return rec.Write(c.Rows)
@@ -43,7 +43,7 @@ func (*Part) Start(s *kernel.Kernel) {
 // Stop implements kernel.Runner.
 func (*Part) Stop(*kernel.Kernel) {}
 
-// load reads what operators have set for the actor of a row.
+// load reads the settings of operators for the actor of a row.
 func load(s *kernel.Kernel, row engine.Wake) error {
 	ident, _, ok, err := s.Store.Identity(row.ID)
 	if err != nil {
@@ -90,7 +90,7 @@ func (*Part) Report(rows *engine.Snapshot, st *host.Status) error {
 	return nil
 }
 
-// Destroy implements kernel.Destroyer: what operators have set ends with the actor.
+// Destroy implements kernel.Destroyer: the settings of operators end with the actor.
 func (*Part) Destroy(t *kernel.Turn) error {
 	rec, err := control.Read(t.Core.Rows)
 	if err != nil {

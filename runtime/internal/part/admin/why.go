@@ -214,7 +214,7 @@ func (q Question) waiting() *host.Explanation {
 		Details: map[string]string{"calls": strconv.Itoa(q.Status.Mailbox)}}
 }
 
-// appointed explains the next appointment. Of several at one time it takes that of the first part.
+// appointed explains the next appointment. Of several at one time it takes the first part's.
 func (q Question) appointed() *host.Explanation {
 	if len(q.Next) == 0 {
 		return nil
@@ -225,7 +225,7 @@ func (q Question) appointed() *host.Explanation {
 	return &host.Explanation{Why: host.WhyAlarm, Text: text, Until: &due, Details: map[string]string{n.Kind: n.Detail}}
 }
 
-// rising reports whether the goroutine that runs the actor is loading it. An actor that runs
-// without a core does not prove that: one that was just put to sleep runs without a core, too,
-// until its goroutine is done.
+// rising reports whether the goroutine that runs the actor is loading it. To run without a core
+// does not prove that: an actor that was just put to sleep also runs without a core, until its
+// goroutine is done.
 func rising(a *kernel.Actor) bool { return a.Raised.Load() == a.Epoch.Load()+1 }

@@ -52,7 +52,7 @@ func (*Part) Name() string { return "alarm" }
 func (p *Part) Collectors(s *kernel.Kernel) []prometheus.Collector {
 	for _, t := range s.Types {
 		if len(t.Alarms) > 0 {
-			p.typeLag.WithLabelValues(t.Type) // so that the first alarm that is late is an increase
+			p.typeLag.WithLabelValues(t.Type) // so that the first late alarm is an increase
 		}
 	}
 	return []prometheus.Collector{p.lag, p.typeLag}
@@ -267,7 +267,7 @@ func fireAlarm(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	return err
 }
 
-// A failed alarm is tried again after 1 second, doubling up to 5 minutes, for as long as it takes.
+// A failed alarm is tried again after 1 second, doubling up to 5 minutes, without end.
 const (
 	alarmRetryMin = time.Second
 	alarmRetryMax = 5 * time.Minute
@@ -283,7 +283,7 @@ func (h Turn) SetAlarm(al host.Alarm) error {
 	if alarmOf(t.Actor.Type, al.Name) < 0 {
 		return host.Errorf(host.InvalidArgument, "actor type %q has no alarm %q", t.Actor.Address.Type, al.Name)
 	}
-	if al.Due.UTC().Year() > 9999 { // which JSON cannot say
+	if al.Due.UTC().Year() > 9999 { // which JSON cannot hold
 		return host.Errorf(host.InvalidArgument, "alarm %q: its time is after the year 9999", al.Name).With("field", "due")
 	}
 	due := al.Due.UnixMilli()

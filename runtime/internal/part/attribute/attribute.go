@@ -100,8 +100,8 @@ type value struct {
 	size int
 }
 
-// remembered is what a core remembers of the attributes of its actor, so that a turn which sets the
-// same value again reads nothing.
+// remembered caches the attributes of an actor, so that a turn that sets the same value again reads
+// nothing.
 type remembered []cached.Value[value]
 
 func of(c *kernel.Core) remembered {
@@ -146,7 +146,7 @@ func appendKey(dst []byte, t *kernel.Type, attribute int) []byte {
 	return keyspace.Attribute.Append(dst, t.Attributes[attribute].Name)
 }
 
-// read returns a value as rows have it.
+// read returns a stored value.
 func read(rows engine.Reader, t *kernel.Type, attribute int) (value, error) {
 	e, ok, err := rows.Get(appendKey(nil, t, attribute))
 	if !ok || err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
-// CallOver implements host.Connector. A client that was lost a moment ago, and may come back, is
-// heard too.
+// CallOver implements host.Connector. It also serves a client that was lost a moment ago, and may
+// come back.
 func CallOver(s *kernel.Kernel, ctx context.Context, token string, r *host.Request) (host.Reply, error) {
 	id, err := identify(s, r.Address, token)
 	if err != nil {
@@ -119,7 +119,7 @@ func connectionInfo(c *host.ConnectionState) host.ConnectionInfo {
 }
 
 // closeByOperator runs connection.close: the disconnect hook runs, and if it fails, the connection
-// ends all the same. An actor that does not wake cannot run the hook.
+// still ends. An actor that does not wake cannot run the hook.
 func closeByOperator(
 	c *kernel.Core, w *kernel.Work, in *host.ConnectionCloseInput, reply func(host.CountOutput) ([]byte, error),
 ) ([]byte, error) {

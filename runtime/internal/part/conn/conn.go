@@ -53,8 +53,8 @@ func (*Part) Present(s *kernel.Kernel, _ *kernel.Actor, st *host.Status) {
 	st.Connections = event.HubOf(s).Count(host.Address{Type: st.Type, Key: st.Key})
 }
 
-// connType is how long turns take: join opens, resumes and changes connections, and leave ends
-// them.
+// connType has the times of turns: join is for opening, resuming and changing connections, and
+// leave for ending them.
 type connType struct{ join, leave pace.Average }
 
 func connTypeOf(t *kernel.Type) *connType {
@@ -123,7 +123,7 @@ func (h Turn) SetConnectionState(id string, state []byte) error {
 	return nil
 }
 
-// CloseConnection implements host.Turn. If the disconnect hook fails, so does this, and the turn
+// CloseConnection implements host.Turn. If the disconnect hook fails, it fails too, and the turn
 // must fail: changes of the hook in memory cannot be separated from those of the turn. The hook
 // gets the reason as the cause.
 func (h Turn) CloseConnection(id string, reason *host.Error) (bool, error) {
@@ -263,9 +263,9 @@ func subscribe(t *kernel.Turn, l *LiveConnection, names []string) (added []strin
 	return l.follow(&rec, names), nil
 }
 
-// follow lets the client get the events that its record has, and returns the names of new ones. An
-// earlier end of the connection may have subscribed to them. It does so before the turn is durable,
-// because the next events may share its commit.
+// follow adds the events of the record to the client's subscriptions, and returns the names of new
+// ones. An earlier end of the connection may have subscribed to them. It does so before the turn is
+// durable, because the next events may share its commit.
 func (l *LiveConnection) follow(rec *connectionRecord, names []string) (added []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

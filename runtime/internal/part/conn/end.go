@@ -14,9 +14,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
-// A tending is a job of the runtime with connection records: it notes that a client was lost. With
-// end it ends the connection, with row it handles a due index row, with sweep it notes all
-// connections that were lost because they have no live end. It records the facts of its own turn,
+// A tending is a job of the runtime with connection records: it records that a client was lost.
+// With end it ends the connection, with row it handles a due index row, with sweep it records all
+// connections that were lost because they have no live end. It decides by the rows of its own turn,
 // so it may run twice, or too late.
 type tending struct {
 	id    string
@@ -51,8 +51,8 @@ func (d *tending) Traits(a *kernel.Actor) kernel.Traits {
 // Run implements kernel.Job.
 func (d *tending) Run(c *kernel.Core, w *kernel.Work) { c.Respond(w, nil, tendConnections(c, w, d)) }
 
-// tend posts d and tries it again until it is durable. Then it calls done, if that is not nil. It
-// calls done with the error if the node stops before, or if d is of a row, which the clock tries
+// tend posts d and tries it again until it is durable. Then it calls done, if done is not nil. It
+// calls done with the error if the node stops before, or if d is for a row, which the clock tries
 // again. It does not block.
 func tend(s *kernel.Kernel, t *kernel.Type, addr host.Address, d *tending, done func(*kernel.Work)) {
 	w := work(s, t, addr, d, done)
@@ -90,7 +90,7 @@ func work(s *kernel.Kernel, t *kernel.Type, addr host.Address, d *tending, done 
 	}}
 }
 
-// tendAndWait tends, and returns when that is durable.
+// tendAndWait is tend, and returns when the work is durable.
 func tendAndWait(s *kernel.Kernel, ctx context.Context, t *kernel.Type, addr host.Address, d *tending) error {
 	durable := make(chan error, 1)
 	tend(s, t, addr, d, func(w *kernel.Work) { durable <- w.Err })
@@ -121,7 +121,7 @@ func (*Part) Due(s *kernel.Kernel, t *kernel.Type, addr host.Address, row *engin
 	return work(s, t, addr, &tending{row: row}, done)
 }
 
-// tendConnections does what a tending asks for.
+// tendConnections does the work of a tending.
 func tendConnections(c *kernel.Core, w *kernel.Work, d *tending) error {
 	switch {
 	case d.sweep:
@@ -196,9 +196,9 @@ func connectionDue(c *kernel.Core, w *kernel.Work, d *tending) error {
 	return err
 }
 
-// endConnection ends a connection in one turn with its disconnect hook, and returns what reply,
-// which may be nil, makes of whether there was one. If the hook fails, the connection ends without
-// it.
+// endConnection ends a connection in one turn with its disconnect hook. It returns the result of
+// reply, which may be nil and gets whether there was a connection. If the hook fails, the
+// connection ends without it.
 func endConnection(c *kernel.Core,
 	w *kernel.Work, id string, cause *host.Error, bare bool, reply func(found bool) ([]byte, error),
 ) ([]byte, error) {

@@ -19,10 +19,9 @@ import (
 // Invariants:
 //  1. It joins the hub in the turn that writes its record, and leaves it once: when it is closed,
 //     cut off, taken over, or when the actor or the node ends. The goroutine that removes it from
-//     the hub also updates the record.
-//  2. position is the sequence of the last event that the client was given or passed over. Pushed
-//     events up to it are dropped. While lagging, the next events are read from the actor's
-//     history, and nothing is buffered.
+//  2. position is the sequence of the last event that the client was given, or that was skipped for
+//     it. Pushed events up to it are dropped. While lagging, the next events are read from the
+//     actor's history, and nothing is buffered.
 //  3. end is set once. Then nothing more is buffered; buffered events are still delivered, unless
 //     the client closes its side.
 type LiveConnection struct {
@@ -48,14 +47,14 @@ type LiveConnection struct {
 	Subscriptions map[string]uint64 // event name -> the sequence of the last event before it was subscribed to
 	buffer        []*event.PublishedEvent
 	bytes         int
-	hand          []*event.PublishedEvent // what the last Next returned
+	hand          []*event.PublishedEvent // the result of the last Next
 	page          event.PageHold
 	Position      uint64
 	Lagging       bool
 	reading       bool // the client waits for events: the last Next has returned none
 	reset         bool // the client came with a position of another life, and was not notified yet
 	end           *host.Error
-	quits         bool          // the client ended it: what it lags behind with is still read
+	quits         bool          // the client ended it: events that it lags behind with are still read
 	Signal        chan struct{} // capacity 1
 }
 
@@ -208,7 +207,7 @@ func (l *LiveConnection) Next(ctx context.Context) (host.Delivery, error) {
 	}
 }
 
-// Take returns what is in the buffer, up to maxBuffered events.
+// Take returns up to maxBuffered events of the buffer.
 //
 // REQUIRES: l.mu; earlier events were released
 func (l *LiveConnection) Take() host.Delivery {
@@ -235,7 +234,7 @@ func (l *LiveConnection) Take() host.Delivery {
 	return d
 }
 
-// LetGo releases what the last Next returned.
+// LetGo releases the events that the last Next returned.
 //
 // REQUIRES: l.mu
 func (l *LiveConnection) LetGo() {
@@ -259,7 +258,7 @@ func (l *LiveConnection) discard() {
 	l.page.Closed = true
 }
 
-// releaseEvents releases events, and returns what is left of the memory of the slice.
+// releaseEvents releases events, and returns the slice emptied, to keep its memory.
 func releaseEvents(held []*event.PublishedEvent) []*event.PublishedEvent {
 	for at := 0; at < len(held); {
 		b, from := held[at].Batch, at
@@ -324,7 +323,7 @@ func (l *LiveConnection) Close(ctx context.Context, lost bool) error {
 	return l.quit(ctx, lost)
 }
 
-// quit ends a connection that has left the hub, and tells the actor.
+// quit ends a connection that has left the hub, and updates the actor.
 func (l *LiveConnection) quit(ctx context.Context, lost bool) error {
 	l.mu.Lock()
 	l.quits = true

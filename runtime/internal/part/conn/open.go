@@ -21,9 +21,9 @@ import (
 
 // Connect implements host.Connector: one turn of the actor, which may refuse.
 //
-// Besides what the connect hook says, the error code is Overloaded, retryable, if the actor has as
-// many connections as its type allows; InvalidArgument or TooLarge for parameters or events that
-// cannot be.
+// Besides the errors of the connect hook, the error code is Overloaded, retryable, if the actor has
+// as many connections as its type allows; InvalidArgument or TooLarge for invalid parameters or
+// events.
 func Connect(s *kernel.Kernel, ctx context.Context, addr host.Address,
 	r host.ConnectRequest) (host.LiveConnection, error) {
 	t, err := s.TypeOf(addr)
@@ -77,7 +77,7 @@ func outside(s *kernel.Kernel, ctx context.Context) error {
 	return nil
 }
 
-// checkConnect checks a request, and leaves each event in it once.
+// checkConnect checks a request, and removes repeated events from it.
 func checkConnect(t *kernel.Type, r *host.ConnectRequest) error {
 	if len(r.Params) > host.MaxConnectionParams {
 		return host.OverLimit("connection parameter bytes", host.MaxConnectionParams,
@@ -136,7 +136,7 @@ func (l *LiveConnection) settle(err error) {
 	s := l.S
 	if err != nil {
 		if l.leave() {
-			tend(s, l.t, l.addr, &tending{id: l.ID}, nil) // a client that came back has not, after all
+			tend(s, l.t, l.addr, &tending{id: l.ID}, nil) // the client has not come back, after all
 		}
 		l.discard()
 		l.settled <- err
@@ -147,7 +147,7 @@ func (l *LiveConnection) settle(err error) {
 	}
 	if !l.Hub.Promote(l.Key, l) {
 		l.Finish(fault.Unavailable("the node is shutting down"))
-		tend(s, l.t, l.addr, &tending{id: l.ID}, nil) // unless the actor has ended it, it is lost already
+		tend(s, l.t, l.addr, &tending{id: l.ID}, nil) // it is lost already, unless the actor has ended it
 	}
 	if !l.fate.CompareAndSwap(0, fateJoined) {
 		if l.leave() {
@@ -185,7 +185,7 @@ func connect(c *kernel.Core, w *kernel.Work, l *LiveConnection, r *host.ConnectR
 	return err
 }
 
-// resume makes the client of a connection l.
+// resume makes l the connection's live end.
 func resume(t *kernel.Turn, l *LiveConnection, r *host.ConnectRequest, id string, rec *connectionRecord) error {
 	if err := t.Enter(); err != nil {
 		return err
@@ -237,9 +237,9 @@ func open(t *kernel.Turn, l *LiveConnection, r *host.ConnectRequest, id string) 
 	return join(t, l, id, rec, after, last)
 }
 
-// from returns the position from which the client gets events, if last is the last event. One of
-// another life, or of what a restored backup does not have, is no position: then all kept events
-// are new to the client.
+// from returns the position from which the client gets events, if last is the last event. A
+// position of another life, or beyond a restored backup, does not count: then all kept events are
+// new to the client.
 func (l *LiveConnection) from(t *kernel.Turn, r *host.ConnectRequest, last uint64) uint64 {
 	switch {
 	case !r.HasAfter:
@@ -273,7 +273,7 @@ func admit(t *kernel.Turn, id string, rec *connectionRecord, r *host.ConnectRequ
 	}
 	since := last
 	if r.HasAfter {
-		since = 0 // what the client missed is for it, too
+		since = 0 // the client also gets the events that it missed
 	}
 	for _, name := range r.Events {
 		rec.Events = append(rec.Events, subscriptionRecord{Name: name, After: since})
@@ -355,7 +355,7 @@ func join(t *kernel.Turn, l *LiveConnection, id string, rec *connectionRecord, a
 	return l.Hub.Join(l.Key, l)
 }
 
-// connectionChange notes a change to publish.
+// connectionChange records a change to publish.
 //
 // REQUIRES: t.Mu
 func connectionChange(t *kernel.Turn, op, id string, more func(map[string]any)) {
@@ -368,7 +368,7 @@ func connectionChange(t *kernel.Turn, op, id string, more func(map[string]any)) 
 	})
 }
 
-// graceEnd is when a connection ends that is lost at a time.
+// graceEnd returns when a connection that was lost at a time ends.
 func graceEnd(t *kernel.Type, lost time.Time) int64 {
 	return max(1, lost.Add(max(0, t.Base.ConnectionGrace)).UnixMilli())
 }

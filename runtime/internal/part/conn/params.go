@@ -24,9 +24,9 @@ func isCredential(name string) bool {
 		slices.ContainsFunc(credentialWords, func(word string) bool { return strings.Contains(name, word) })
 }
 
-// withoutCredentials returns the parameters of a connection as they are stored by themselves:
-// without the members, at any depth, whose names say that they are credentials. What is left of
-// nothing is nil. Text that is not JSON is not stored.
+// withoutCredentials returns the parameters of a connection as they are stored if no hook says
+// otherwise: without the members, at any depth, whose names say that they are credentials. Nothing
+// left is nil. Text that is not JSON is not stored.
 func withoutCredentials(params []byte) []byte {
 	d := json.NewDecoder(bytes.NewReader(params))
 	d.UseNumber()

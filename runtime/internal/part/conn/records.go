@@ -23,8 +23,8 @@ import (
 // connectionRecord is the value of KindConnections.
 //
 // While an actor has such a record, the wake index has a row of it that is due at 0, so that a
-// start finds the connections which the node was holding. A record with Due set has a row of its
-// own at that time, with the connection as its name.
+// start finds the connections that the node was holding. A record with Due set has a row of its own
+// at that time, with the connection as its name.
 type connectionRecord struct {
 	_         struct{} `cbor:",toarray"`
 	Token     []byte   // SHA-256 of the resume token
@@ -167,13 +167,12 @@ func connectionStates(l call.Lister, after string, limit int) ([]host.Connection
 	return out, nil
 }
 
-// putConnection writes a record that an application has a part in.
+// putConnection writes a record that an application has changed.
 func putConnection(c *kernel.Core, id string, rec *connectionRecord) error {
 	return writeConnection(c, id, rec, engine.PutOptions{})
 }
 
-// markConnection writes a record in which it was noted that a client was lost or came back, which a
-// full actor must not refuse.
+// markConnection writes a record of a lost or returned client, which a full actor must not refuse.
 func markConnection(c *kernel.Core, id string, rec *connectionRecord) error {
 	return writeConnection(c, id, rec, engine.PutOptions{Exempt: true})
 }
@@ -238,7 +237,7 @@ func countConnections(c *kernel.Core) (int, error) {
 	})
 }
 
-// connCore is what an awake actor remembers of its connections.
+// connCore caches the number of an awake actor's connections.
 type connCore struct{ count cached.Value[int] }
 
 func connCoreOf(c *kernel.Core) *connCore {

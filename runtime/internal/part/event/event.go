@@ -79,7 +79,7 @@ func (h *Turn) Emit(event int, data []byte) error {
 	return h.Collect(event, data, "", nil)
 }
 
-// Collect adds an event, for the only connection that gets it, or for all that are subscribed but
+// Collect adds an event: for the connection to, or if to is "" for all that are subscribed, except
 // some.
 //
 // REQUIRES: t.Mu
@@ -171,7 +171,7 @@ func trim(rows engine.Writer, to uint64) (done bool, err error) {
 	return len(page.Entries) == 0, nil
 }
 
-// Collected counts what is in no row before the seal. REQUIRES: Turn.Mu
+// Collected counts events that are in no row before the seal. REQUIRES: Turn.Mu
 func (h *Turn) Collected() int { return len(h.events) }
 
 // number gives the events their sequences, and returns the last.
@@ -197,7 +197,7 @@ func (h *Turn) leave() {
 	for i := range h.events {
 		e := &h.events[i]
 		if e.To != "" {
-			continue // it is for one client's eyes
+			continue // only one client may see it
 		}
 		declared, _ := Event(t.Actor.Type, e.Name)
 		changes = append(changes,
@@ -229,10 +229,10 @@ func (p *Part) Destroy(t *kernel.Turn) error {
 	return nil
 }
 
-// eventCore is what an awake actor remembers of its events.
+// eventCore is the memory of an awake actor about its events.
 type eventCore struct {
-	last    cached.Value[uint64]
-	trimmed bool // no events are left that a release before this one kept
+	last    cached.Value[uint64] // the last sequence
+	trimmed bool                 // no events are left that only an earlier release kept
 }
 
 func eventCoreOf(c *kernel.Core) *eventCore {
@@ -248,7 +248,7 @@ func (*eventCore) Close(*kernel.Core) {}
 // Abandon implements kernel.Facet.
 func (*eventCore) Abandon(*kernel.Core) {}
 
-// LastSequence is the sequence of the last event that a turn which succeeded has emitted.
+// LastSequence returns the sequence of the last event that a successful turn has emitted.
 func LastSequence(c *kernel.Core) (uint64, error) {
 	return eventCoreOf(c).last.Get(c.Rows, func() (uint64, error) { return lastEvent(c.Rows) })
 }

@@ -26,8 +26,8 @@ type historyPage struct {
 // pageBytes bounds one read of the history, for which its reader waits.
 const pageBytes = 64 << 10
 
-// History reads the events after a position that are kept, as far as they are durable. life is what
-// the position counts in, or zero for the life that is there. The error is an *Error.
+// History reads the kept events after a position, as far as they are durable. life is the life that
+// the position counts in, or zero for the current life. The error is an *Error.
 func History(s *kernel.Kernel, ctx context.Context, addr host.Address, life keyspace.ActorID,
 	after uint64) (historyPage, error) {
 	snap, id, err := s.Durable(ctx, addr)

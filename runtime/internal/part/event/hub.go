@@ -44,9 +44,9 @@ type audience struct {
 type recipient interface {
 	// Identity returns its id, and the incarnation that it follows.
 	Identity() (id string, incarnation keyspace.ActorID)
-	// Push takes an event of an incarnation that is not kept from the recipient, and reports
-	// whether it holds it. ok is false if it has not read for too long, and has ended for that.
-	// full says that it may not hold much.
+	// Push passes an event of an incarnation that the recipient may get, and reports whether it
+	// holds the event. ok is false if it has not read for too long, and has ended for that. full:
+	// it may not hold much.
 	Push(incarnation keyspace.ActorID, e *PublishedEvent, full bool) (held, ok bool)
 	// CutOff is called after a push that was not ok.
 	CutOff()
@@ -94,14 +94,14 @@ const (
 	// PlaceBytes is the size of an event in each client that holds it: a place in the buffer, and a
 	// host.EmittedEvent when it is delivered.
 	PlaceBytes = 160
-	// EventOverhead is what an event counts for besides its name and data.
+	// EventOverhead is the size of an event besides its name and data.
 	EventOverhead = 128
 	// Frames is how many encoded forms an event has at most that goes to many clients, see
 	// host.SharedFrames.
 	Frames = 2
 )
 
-// EventBytes is what an event counts for in a buffer.
+// EventBytes is the size of an event in a buffer.
 func EventBytes(e *host.EmittedEvent) int { return EventOverhead + len(e.Name) + len(e.Data) }
 
 // A PublishedEvent is an event that clients may hold.
@@ -110,7 +110,7 @@ type PublishedEvent struct {
 	Batch *eventBatch
 }
 
-// A CommitName identifies a commit of an actor, also across sleeps.
+// A CommitName identifies a commit of an actor, even across sleeps.
 type CommitName struct {
 	awake  *eventCore
 	Number uint64
@@ -118,22 +118,21 @@ type CommitName struct {
 
 // An eventBatch is the events of one turn, which its clients share. It counts towards hub.held
 // once, from push until the last client has released its last event; each event that a client holds
-// counts placeBytes besides. A client holds what is in its buffer, and what the last Next returned
-// until the next one: a slow client's events wait for the network there.
+// counts placeBytes besides. A client holds the events in its buffer, and the result of Next until
+// the next call: a slow client's events wait for the network there.
 type eventBatch struct {
 	Hub    *Hub
 	Commit CommitName // of the turn; those of one commit are handed out one right after the other
 	events []PublishedEvent
 	size   int          // of all events
-	bytes  int64        // what the batch counts for
+	bytes  int64        // the size of the batch in Held
 	refs   atomic.Int64 // clients' holds, and pushing until all are known
 }
 
-// pushing keeps a batch counted until all clients have it, however quick the first are.
+// pushing keeps a batch counted until all clients have it, even if the first are quick.
 const pushing = 1 << 40
 
-// begin counts a batch that is about to be pushed. many says that the clients may share encoded
-// forms.
+// begin counts a batch that is about to be pushed. many: the clients may share encoded forms.
 func (h *Hub) begin(events []PublishedEvent, life string, commit CommitName, many bool) *eventBatch {
 	b := &eventBatch{Hub: h, Commit: commit, events: events}
 	for i := range events {
@@ -152,7 +151,7 @@ func (h *Hub) begin(events []PublishedEvent, life string, commit CommitName, man
 	return b
 }
 
-// pushed notes how many holds there are, of how many events.
+// pushed records how many holds there are, of how many events.
 func (b *eventBatch) pushed(holds, places int) {
 	b.Hub.Held.Add(int64(places) * PlaceBytes)
 	b.Release(pushing-int64(holds), 0)
@@ -254,7 +253,7 @@ func exceptions(ids []string) func(string) bool {
 	return func(id string) bool { return set[id] }
 }
 
-// end tells the subscriptions and connections of an incarnation that it was destroyed. It is called
+// end ends the subscriptions and connections of an incarnation that was destroyed. It is called
 // before anything of its successor is durable, so the subscriptions are all of this incarnation, or
 // of none.
 func (h *Hub) end(key string, id keyspace.ActorID) {
@@ -343,7 +342,7 @@ func (h *Hub) Promote(key string, l recipient) bool {
 	return true
 }
 
-// Leave takes a recipient out and reports whether it was there.
+// Leave removes a recipient and reports whether it was there.
 func (h *Hub) Leave(key string, l recipient) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -362,7 +361,7 @@ func (h *Hub) Leave(key string, l recipient) bool {
 	return there
 }
 
-// Drop ends whatever recipients have an id.
+// Drop ends all recipients that have an id.
 func (h *Hub) Drop(key, id string, reason *host.Error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -394,7 +393,7 @@ func (h *Hub) Recipient(key, id string) recipient {
 	return nil
 }
 
-// Holds reports whether there is a recipient of an id, or is about to be.
+// Holds reports whether an id has a recipient, or is about to have one.
 func (h *Hub) Holds(key, id string) bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -413,7 +412,7 @@ func (h *Hub) Holds(key, id string) bool {
 	return false
 }
 
-// Count returns how many recipients an actor has, total how many all have.
+// Count returns how many recipients of an actor have joined.
 func (h *Hub) Count(addr host.Address) int {
 	var buf [128]byte
 	key := address.Append(buf[:0], addr)

@@ -14,9 +14,9 @@ import (
 
 // A Subscription is one subscriber's end of it, as host.EventStream.
 //
-// position is the sequence of the last event that the reader was given or passed over. Events up to
-// it are never delivered; the next one is position+1, from the buffer if it is there, else from the
-// history, else it is missed.
+// position is the sequence of the last event that the reader got, or that was skipped for it.
+// Events up to it are never delivered; the next one is position+1, from the buffer if it is there,
+// else from the history, else it is missed.
 //
 // life is the actor's life that position counts in. Pushed events are of that life, because end
 // ends the subscription before a successor pushes any. Events from the history may be a
@@ -35,7 +35,7 @@ type Subscription struct {
 	buffer   []*eventBatch
 	Count    int           // events in buffer
 	bytes    int           // and their size
-	hand     []*eventBatch // what the last Next returned
+	hand     []*eventBatch // the result of the last Next
 	page     PageHold
 	lagging  bool // events were dropped from the buffer, or may stand in the history
 	end      *host.Error
@@ -49,7 +49,7 @@ type Subscription struct {
 	beginKnown bool
 
 	// Of the goroutine that reads.
-	adopting bool // the history was not read yet: life is what the subscriber says
+	adopting bool // the history was not read yet: life is as the subscriber has it
 	reset    bool // the subscriber's position was of another life, and the subscriber was not notified yet
 }
 
@@ -101,9 +101,9 @@ func Subscribe(s *kernel.Kernel, ctx context.Context, addr host.Address,
 	return st, nil
 }
 
-// locate has the subscription begin after the actor's last event. Without an actor that can be read
-// it begins with the first event that is pushed. Later events than the one read here are pushed,
-// because the hub has the subscription already.
+// locate sets the begin of the subscription to after the actor's last event. If no actor can be
+// read, it begins with the first event that is pushed. Events later than the one read here are
+// pushed, because the hub has the subscription already.
 func (s *Subscription) locate(ctx context.Context) {
 	snap, id, err := s.S.Durable(ctx, s.addr)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Subscription) locate(ctx context.Context) {
 func (s *Subscription) Position() (host.Position, bool) { return s.begin, s.beginKnown }
 
 // push takes a batch of an incarnation's events, and reports whether the subscription holds it.
-// full says that it may not hold much.
+// full: it may not hold much.
 func (s *Subscription) push(id keyspace.ActorID, b *eventBatch, full bool) (held bool) {
 	s.Mu.Lock()
 	if s.end != nil {
@@ -164,7 +164,7 @@ func (s *Subscription) drop() {
 	s.Count, s.bytes = 0, 0
 }
 
-// releaseBatches releases batches, and returns what is left of the memory of the slice.
+// releaseBatches releases batches, and returns the slice emptied, to keep its memory.
 func releaseBatches(held []*eventBatch) []*eventBatch {
 	for _, b := range held {
 		b.Release(1, len(b.events))
@@ -288,7 +288,7 @@ func (s *Subscription) Next(ctx context.Context) (host.Delivery, error) {
 	}
 }
 
-// dropEnded reports whether the subscription has ended, and drops what it holds then.
+// dropEnded reports whether the subscription has ended, and then drops its events.
 func (s *Subscription) dropEnded() bool {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
@@ -326,10 +326,10 @@ func (s *Subscription) catchUp(ctx context.Context) (d host.Delivery, more bool,
 		return d, false, err
 	}
 	if s.adopting && s.dropEnded() {
-		return d, false, nil // what was read may be a successor's
+		return d, false, nil // the events may be a successor's
 	}
 	if page.ID != life && !life.IsZero() && (page.ID.IsZero() || !s.adopting) {
-		s.finish(fault.Destroyed()) // what was kept of its events is gone, too
+		s.finish(fault.Destroyed()) // its kept events are gone, too
 		return d, false, nil
 	}
 	if page.ID.IsZero() {

@@ -20,7 +20,7 @@ import (
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 )
 
-// reasonNoBranch is in the metadata of the error about a branch that is not there.
+// reasonNoBranch is in the metadata of the error about a missing branch.
 const reasonNoBranch = "branch_not_found"
 
 // branched makes an error about a branch one for callers.
@@ -31,7 +31,7 @@ func branched(err error) error {
 	return err
 }
 
-// withField makes an error about a branch one about another member.
+// withField changes the member that an error about a branch names.
 func withField(err error, member string) error {
 	if e, ok := errors.AsType[*host.Error](err); ok && e.Metadata["field"] == "branch" {
 		return e.With("field", member)
@@ -39,7 +39,7 @@ func withField(err error, member string) error {
 	return err
 }
 
-// branchOf is a branch as callers see it, among all.
+// branchOf returns a branch for callers; all are the branches.
 func branchOf(b *kvrows.Branch, all []*kvrows.Branch) kv.Branch {
 	return kv.Branch{Branch: b.Name, From: kvrows.NameOf(all, b.From), Version: b.Version,
 		Created: clock.TimeMS(b.Created).UTC(), ReadOnly: b.ReadOnly}
@@ -84,7 +84,7 @@ func removeBranch(_ *kernel.Core, t *kernel.Turn, _ host.Codec,
 	return kv.RemoveBranchOutput{Removed: err == nil}, fault.Limit(err)
 }
 
-// stateOf is a state as callers see it; nil is nothing.
+// stateOf returns a state for callers; nil if there is none.
 func stateOf(codec host.Codec, key kv.Key, s kvrows.State) (*kv.Entry, error) {
 	if s == nil {
 		return nil, nil
@@ -169,7 +169,7 @@ func diff(r *reader, in *kv.DiffInput) (out kv.DiffOutput, err error) {
 	return out, nil
 }
 
-// keyOf is a packed key as callers see it.
+// keyOf returns a packed key for callers.
 func keyOf(packed []byte) (kv.Key, error) {
 	parts, err := tuple.Unpack(packed)
 	return kv.Key(parts), err
@@ -235,7 +235,7 @@ func merge(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.MergeInput) 
 	store.Mark()
 	out.Version = uint64(store.Version())
 	if _, err := kvrows.Apply(writer, &kvrows.Commit{Mutations: plan.Mutations}); err != nil {
-		store.TakePurged() // what it purged is undone
+		store.TakePurged() // the keys that it purged are there again
 		return kv.MergeOutput{}, unplaced(hide(t.Work.Ctx, err))
 	}
 	if h := TurnOf(t); in.Target == "" {
@@ -251,7 +251,7 @@ func merge(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.MergeInput) 
 	return out, fault.Limit(err)
 }
 
-// unplaced is refusal without the place in a list that no caller gave.
+// unplaced is refusal without the place in a list, because no caller gave a list.
 func unplaced(err error) error {
 	if m, ok := errors.AsType[*kvrows.MutationError](err); ok {
 		return refused(m.Err)
@@ -259,7 +259,7 @@ func unplaced(err error) error {
 	return refused(err)
 }
 
-// base returns what a merge compares with.
+// base returns the state that a merge compares with.
 func (r *reader) base(in *kv.MergeInput, source *kvrows.View) (*kvrows.Common, error) {
 	if in.Base != nil {
 		v, err := r.versioned(in.Base)
@@ -275,8 +275,8 @@ func (r *reader) base(in *kv.MergeInput, source *kvrows.View) (*kvrows.Common, e
 	return kvrows.Base(r.rows, source, target, r.version, r.now.UnixMilli())
 }
 
-// merging returns the packed keys that a merge compares, and the parts that they are of; no parts
-// are everything.
+// merging returns the packed keys that a merge compares, and the parts that they belong to; nil
+// parts mean everything.
 func merging(in *kv.MergeInput, base *kvrows.Common,
 	source *kvrows.View) (keys iter.Seq2[[]byte, error], parts []kvrows.Range, err error) {
 	if in.Keys == nil {
@@ -318,7 +318,7 @@ func merging(in *kv.MergeInput, base *kvrows.Common,
 	}, parts, nil
 }
 
-// merged is what a merge would do, as callers see it, without what it puts and removes.
+// merged returns the result of a merge for callers, without its puts and removals.
 func merged(codec host.Codec, plan *kvrows.Merge) (out kv.MergeOutput, err error) {
 	out.Conflicted = plan.Conflicted
 	size := 0

@@ -9,7 +9,7 @@ import (
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 )
 
-// building is the row of an index that is built, on its way through its actor's mailbox.
+// building is the row of an index under construction, on its way through its actor's mailbox.
 type building engine.Wake
 
 // Traits implements kernel.Job.
@@ -39,7 +39,7 @@ func (d *building) Run(c *kernel.Core, w *kernel.Work) {
 	})
 }
 
-// Imported has all indexes of an actor made anew, because its database was replaced.
+// Imported rebuilds all indexes of an actor, because its database was replaced.
 func Imported(t *kernel.Turn) error {
 	list, err := indexesOf(t.Core)
 	if err != nil {

@@ -56,19 +56,19 @@ type reader struct {
 	rows  engine.Reader
 	codec host.Codec
 	now   time.Time
-	// version is that of the commit.
+	// version is the commit's.
 	version engine.Version
 	own     remembering // rows of a query
 	row     [64]byte    // for the key that is looked up
 }
 
-// reads binds a method that reads. An actor that is not there has no entries, which is no error.
+// reads binds a method that reads. A missing actor has no entries, which is no error.
 func reads[In, Out any](m method.Typed[In, Out], f func(r *reader, in *In) (Out, error)) *call.Method {
 	return readsAny(m.Row, untyped(f))
 }
 
-// untyped hides the types of a function from what calls it, which would be compiled for each of
-// them. It is not inlined, for then it would be compiled twice.
+// untyped hides the types of a function from its callers, which would be compiled for each of them.
+// It is not inlined, because then it would be compiled twice.
 //
 //go:noinline
 func untyped[From, In, Out any](f func(from From, in *In) (Out, error)) func(from From, in any) (out any, err error) {
@@ -96,7 +96,7 @@ func readsAny(m *method.Row, f func(r *reader, in any) (out any, err error)) *ca
 	return b
 }
 
-// nothing is the rows of an actor that is not there.
+// nothing is the rows of a missing actor.
 type nothing struct{}
 
 func (nothing) Get([]byte) (e engine.Entry, ok bool, err error)       { return }
@@ -116,7 +116,7 @@ func packed(k kv.Key) ([]byte, error) {
 // rowOf returns the logical key of an entry.
 func rowOf(k kv.Key) ([]byte, error) { return rowIn(make([]byte, 0, 64), k) }
 
-// rowIn is rowOf in the memory of b.
+// rowIn is rowOf that uses the memory of b.
 func rowIn(b []byte, k kv.Key) ([]byte, error) {
 	if len(k) == 0 {
 		_, err := k.Entry()
@@ -125,8 +125,7 @@ func rowIn(b []byte, k kv.Key) ([]byte, error) {
 	return k.Append(keyspace.UserKV.Append(b, nil))
 }
 
-// of puts a member, or an element of one, before the path of the member that an error about an
-// input names.
+// of puts a member, or an element of one, before the path of the member in an error about an input.
 func of(member string, err error) error {
 	e, ok := errors.AsType[*host.Error](err)
 	if !ok || e.Metadata["reason"] == reasonTrimmed || !placed(e.Code) {
@@ -160,7 +159,7 @@ func at(list string, i int, err error) error {
 	return of(place, &located)
 }
 
-// entryOf is an entry as callers see it.
+// entryOf returns an entry for callers.
 func entryOf(codec host.Codec, key kv.Key, e *engine.Entry, values bool) (kv.Entry, error) {
 	out := kv.Entry{Key: key, Version: uint64(e.Version), Created: clock.TimeMS(e.Created).UTC(),
 		Updated: clock.TimeMS(e.Updated).UTC()}
@@ -257,7 +256,7 @@ func bounds(s *kv.Selection) (start, end []byte, err error) {
 	return start, end, nil
 }
 
-// show returns a value as a caller sees it, and what it is.
+// show returns a value for a caller, and the name of its encoding.
 func show(codec host.Codec, v value.Value) (host.Raw, string, error) {
 	word := v.Encoding.String()
 	if codec == host.CBOR {

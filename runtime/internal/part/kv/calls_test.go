@@ -86,7 +86,7 @@ func TestMutationsThatCannotBeDoneNameTheMember(t *testing.T) {
 	}
 }
 
-// rowsOf has the rows of some keys, and nothing else.
+// rowsOf has the rows of some keys only.
 type rowsOf [][]byte
 
 func (r rowsOf) Get(key []byte) (engine.Entry, bool, error) {
@@ -130,8 +130,8 @@ func numbered(n int) *reader {
 	return &reader{rows: rows, codec: host.JSON}
 }
 
-// A count and a sample of more than a call reads go on at their cursor, until all has been seen
-// once.
+// A count and a sample of more entries than a call reads go on at their cursor, until each entry
+// was seen once.
 func TestCountsGoOnAtTheirCursor(t *testing.T) {
 	r := numbered(25)
 	for most := 1; most < 30; most++ {
@@ -173,7 +173,7 @@ func TestASampleHoldsNoRows(t *testing.T) {
 	}
 }
 
-// Each entry is chosen as often as any other, and a seed chooses always the same ones.
+// Each entry is chosen as often as any other, and a seed always chooses the same ones.
 func TestSamplesAreFairAndDecidedByTheSeed(t *testing.T) {
 	r := numbered(20)
 	counts := make([]int, 20)
@@ -244,7 +244,7 @@ func TestAnIndexThatCannotBeChangedIsLate(t *testing.T) {
 	}
 }
 
-// All replies of a store wait for publish, however much is watched.
+// All replies of a store wait for publish, regardless of how much is watched.
 func TestPublishIsShort(t *testing.T) {
 	const size = 1000
 	h := new(hub)
@@ -273,7 +273,7 @@ func TestPublishIsShort(t *testing.T) {
 	}
 }
 
-// What publish leaves to a reader is marked as publish marks it, and too much of it marks
+// Readers mark the changes that publish leaves to them as publish marks them. Too many changes mark
 // everything.
 func TestReadersMarkWhatTheyAreHanded(t *testing.T) {
 	h := new(hub)

@@ -62,7 +62,7 @@ func (h *Turn) KVCommit(in *kv.CommitInput) (kv.CommitOutput, error) {
 	return out, err
 }
 
-// undo undoes what was done to the store since a savepoint.
+// undo undoes the changes of the store since a savepoint.
 func (h *Turn) undo(to engine.Savepoint) {
 	h.K.Core.Rows.Rollback(to)
 	memoryOf(h.K.Core).scopes.Reset()
@@ -107,14 +107,14 @@ func (h *Turn) KVUpdate() (end func(error) (undone bool, e error), err error) {
 	}, nil
 }
 
-// collected counts what the handler did that no rollback of rows undoes: events, messages, SQL and
-// the like. What calls of other actors did is theirs.
+// collected counts effects of the handler that no rollback of rows undoes: events, messages, SQL
+// and the like. Effects of calls to other actors belong to those actors.
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) collected() int {
 	n := len(h.K.After)
 	if h.touched != nil {
-		n-- // it says only what the store may have changed
+		n-- // it records only what the store may have changed
 	}
 	if h.K.Ends {
 		n++
@@ -127,8 +127,8 @@ func (h *Turn) collected() int {
 	return n
 }
 
-// commit does a commit, whose results have the values of some operations. After an error the caller
-// undoes what it has written.
+// commit does a commit. Its results have the values of operations for which values is true. After
+// an error the caller undoes the writes.
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op) bool) (kv.CommitOutput, error) {
@@ -158,7 +158,7 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 	}
 	failed, err := kvrows.Apply(writer, &do)
 	if err != nil {
-		store.TakePurged() // what it purged is undone
+		store.TakePurged() // the keys that it purged are there again
 		return kv.CommitOutput{}, refusal(hide(h.K.Work.Ctx, err))
 	}
 	out := kv.CommitOutput{OK: failed == nil, Failed: failed, Resolved: stands.made}
@@ -188,10 +188,10 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 		}
 		out.Results = append(out.Results, result)
 		switch {
-		case in.Branch != "": // which has no watchers and no indexes
+		case in.Branch != "": // it has no watchers and no indexes
 		case d.Changed:
 			h.changed(m)
-		case m.Op == kvrows.Delete: // what it removed had expired
+		case m.Op == kvrows.Delete: // the removed entry had expired
 			h.index(m.Key)
 		case m.Op == kvrows.DeleteRange && m.Where == nil:
 			h.indexRange(m.Key, m.End)
@@ -201,7 +201,7 @@ func (h *Turn) commit(codec host.Codec, in *kv.CommitInput, values func(value.Op
 	return out, nil
 }
 
-// changed notes what a mutation did, for watchers.
+// changed records the effect of a mutation, for watchers.
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) changed(m *kvrows.Mutation) {
@@ -221,7 +221,7 @@ func (h *Turn) changed(m *kvrows.Mutation) {
 	}
 }
 
-// refusal makes an error of a commit one for its caller.
+// refusal turns an error of a commit into one for its caller.
 func refusal(err error) error {
 	m, ok := errors.AsType[*kvrows.MutationError](err)
 	if !ok {
@@ -246,7 +246,7 @@ func refusal(err error) error {
 	return at("mutations", m.Index, err)
 }
 
-// A resolver has what the placeholders of a commit stand for.
+// A resolver has the values of a commit's placeholders.
 type resolver struct {
 	rows  *engine.WriteSet
 	now   time.Time
@@ -288,8 +288,8 @@ func (r *resolver) key(k kv.Key) (kv.Key, error) {
 	return k, nil
 }
 
-// parse checks all that can be wrong with a commit by itself, and makes c of it, which has the
-// memory of the mutations.
+// parse checks a commit as far as it can without the store, and makes c of it, in the memory of the
+// mutations.
 func parse(codec host.Codec, in *kv.CommitInput, stands *resolver, c *kvrows.Commit) error {
 	for _, part := range []struct {
 		name        string
@@ -312,7 +312,7 @@ func parse(codec host.Codec, in *kv.CommitInput, stands *resolver, c *kvrows.Com
 		if err := parseMutation(m, codec, &in.Mutations[i], stands); err != nil {
 			return at("mutations", i, err)
 		}
-		// one has the bound of a value
+		// a single mutation has the bound of a value
 		if size += len(m.Key) + len(m.End) + len(m.Value.Data); size > kv.MaxCommit && len(in.Mutations) > 1 {
 			return host.OverLimit("bytes of the keys and values", kv.MaxCommit, int64(size)).With("field", "mutations")
 		}
@@ -356,7 +356,7 @@ func parseCheck(codec host.Codec, in *kv.Check) (c kvrows.Check, err error) {
 	return c, err
 }
 
-// equals returns what compares a stored value with that of a check.
+// equals returns the comparison of a stored value with that of a check.
 func equals(codec host.Codec, in *kv.Check) (func(value.Value) (bool, error), error) {
 	encoding, err := encodingOf(in.Encoding)
 	if err != nil {
@@ -376,7 +376,7 @@ func equals(codec host.Codec, in *kv.Check) (func(value.Value) (bool, error), er
 	}, nil
 }
 
-// encodingOf reads the encoding that a caller names; "" is that of documents.
+// encodingOf reads the encoding that a caller names; "" is the encoding of documents.
 func encodingOf(word string) (host.Encoding, error) {
 	if word == "" {
 		return host.EncodedJSON, nil
@@ -549,7 +549,7 @@ func surplus(in *kv.Mutation, op kvrows.Op) error {
 	return nil
 }
 
-// given returns nil for what CBOR says is absent: null. In JSON a null is a document.
+// given returns nil for CBOR's absent value: null. In JSON a null is a document.
 func given(codec host.Codec, raw host.Raw) host.Raw {
 	if codec == host.CBOR && len(raw) == 1 && raw[0] == 0xF6 {
 		return nil

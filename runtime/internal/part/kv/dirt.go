@@ -8,12 +8,12 @@ import (
 	"github.com/cairn-run/cairn/engine"
 )
 
-// dirt is what may be different from what a watcher knows, with the versions that have made it so.
+// dirt marks keys that may differ from the watcher's entries, with the versions that changed them.
 type dirt struct {
 	all    bool
 	keys   map[string]engine.Version
 	ranges map[span]engine.Version
-	last   engine.Version // of all of it
+	last   engine.Version // of all marks
 }
 
 func (d *dirt) none() bool { return !d.all && len(d.keys)+len(d.ranges) == 0 }
@@ -31,7 +31,7 @@ func mark[K comparable](d *dirt, marked *map[K]engine.Version, k K, version engi
 	}
 }
 
-// add marks what is marked in another.
+// add adds the marks of another.
 func (d *dirt) add(o *dirt) {
 	if d.last = max(d.last, o.last); o.all {
 		*d = dirt{all: true, last: d.last}
@@ -44,7 +44,7 @@ func (d *dirt) add(o *dirt) {
 	}
 }
 
-// after returns what was marked after a version.
+// after returns the marks after a version.
 func (d *dirt) after(version engine.Version) dirt {
 	if d.last <= version {
 		return dirt{}
@@ -62,7 +62,7 @@ type expiry struct {
 	key string
 }
 
-// expiries is a heap of when entries expire. One that is out of date is skipped.
+// expiries is a heap of when entries expire. An entry that is out of date is skipped.
 type expiries []expiry
 
 // Len implements heap.Interface, with Less, Swap, Push and Pop.
@@ -77,7 +77,7 @@ func (x *expiries) Pop() any {
 	return v
 }
 
-// add adds one. When most are out of date, these are dropped.
+// add adds one. When most are out of date, they are dropped.
 func (x *expiries) add(e expiry, known map[string]seen) {
 	if len(*x) > 2*len(known)+64 {
 		*x = slices.DeleteFunc(*x, func(e expiry) bool { return known[e.key].expire != e.at })
@@ -86,7 +86,7 @@ func (x *expiries) add(e expiry, known map[string]seen) {
 	heap.Push(x, e)
 }
 
-// due takes out all whose time has come, and returns the keys of entries that expire then.
+// due removes all that are due, and returns the keys of entries that expire then.
 func (x *expiries) due(now int64, known map[string]seen) (keys []string) {
 	for len(*x) > 0 && (*x)[0].at <= now {
 		e := heap.Pop(x).(expiry)

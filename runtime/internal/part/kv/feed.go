@@ -32,7 +32,7 @@ const (
 	feedBytes = 4 << 20
 )
 
-// logged notes that a change has written the log, for its readers.
+// logged records that a change has written the log, for its readers.
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) logged(store *kvrows.Store) {
@@ -106,7 +106,7 @@ func (p *Part) feed(q *call.Query, codec host.Codec, in *kv.FeedInput) (out kv.F
 	if err != nil {
 		return out, err
 	}
-	if info.First > info.Last { // it may be empty because there is none
+	if info.First > info.Last { // it may be empty because there is no log
 		logs, err := kvrows.Logs(rows)
 		for _, sc := range attach.Get[*declaration](&q.Actor.Type.Attached).list() {
 			logs = logs || sc.Log
@@ -168,7 +168,7 @@ var causeWords = map[kvrows.Cause]string{
 	kvrows.CauseSet: kv.CauseSet, kvrows.CauseDelete: kv.CauseDelete, kvrows.CauseDeleteRange: kv.CauseDeleteRange, kvrows.CauseExpired: kv.CauseExpired,
 }
 
-// showAny is show for a value that is perhaps not what its encoding says: then it is bytes.
+// showAny is show for a value that may not fit its encoding: then it is shown as bytes.
 func showAny(codec host.Codec, v value.Value) (host.Raw, string) {
 	text, encoding, err := show(codec, v)
 	if err != nil || codec == host.JSON && v.Encoding == host.EncodedJSON && !json.Valid(v.Data) {
@@ -177,8 +177,8 @@ func showAny(codec host.Codec, v value.Value) (host.Raw, string) {
 	return text, encoding
 }
 
-// eventOf is an event as callers see it. What is not what its encoding says, or no key of a caller,
-// is bytes: the feed goes on.
+// eventOf returns an event for callers. A value that does not fit its encoding, or a key that
+// callers cannot have, is shown as bytes: the feed goes on.
 func eventOf(codec host.Codec, item *host.StreamItem, e *kvrows.Event) kv.Event {
 	out := kv.Event{
 		Sequence: item.Sequence, Version: uint64(e.Version), Time: item.Time, Op: kv.OpDelete, Cause: causeWords[e.Cause], Key: boundOf(e.Key),
@@ -200,7 +200,7 @@ func eventOf(codec host.Codec, item *host.StreamItem, e *kvrows.Event) kv.Event 
 	return out
 }
 
-// boundOf is a packed bound, or a prefix, as callers see it; nil if it is empty.
+// boundOf returns a packed bound, or a prefix, for callers; nil if it is empty.
 func boundOf(b []byte) kv.Key {
 	if len(b) == 0 {
 		return nil

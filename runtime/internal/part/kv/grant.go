@@ -13,10 +13,10 @@ import (
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 )
 
-// What a token does not allow is refused by the input of a method, before anything is read. So a
-// method needs no other check, if its input says which keys it is about. The few whose answers say
-// more leave that out: kv.indexes, kv.feed, and kv.commit without the right read. kv.set_scope and
-// kv.remove_scope also look at the scope that there is.
+// A method refuses what a token does not allow by its input, before anything is read. So a method
+// needs no other check, if its input names its keys. A few methods leave out parts of their
+// answers: kv.indexes, kv.feed, and kv.commit without the right read. kv.set_scope and
+// kv.remove_scope also look at the stored scope.
 
 // selected returns an error for a selection that has keys outside of a grant.
 func selected(g *token.Grant, s *kv.Selection) error {
@@ -89,19 +89,19 @@ func maySearch(g *token.Grant, in *kv.SearchInput) error { return under(g, token
 
 func mayRender(g *token.Grant, in *kv.RenderInput) error { return under(g, token.Read, in.Prefix) }
 
-// mayPurge: it is of the whole store, and says how much has expired.
+// mayPurge: it is for the whole store, and its result shows how much has expired.
 func mayPurge(g *token.Grant, _ *method.None) error { return mayKeep(g, "to purge the store") }
 
 func mayIndexes(g *token.Grant, _ *kv.IndexesInput) error { return g.Allow(token.Read) }
 
-// maySetIndex: an actor has few indexes, so they are for tokens of the whole store.
+// maySetIndex: an actor has few indexes, so only tokens of the whole store may make them.
 func maySetIndex(g *token.Grant, _ *kv.SetIndexInput) error { return mayKeep(g, "to make indexes") }
 func mayRemoveIndex(g *token.Grant, _ *kv.RemoveIndexInput) error {
 	return mayKeep(g, "to remove indexes")
 }
 
-// inner is under for a scope whose policy is changed: that of all keys of the token would bound the
-// token itself.
+// inner is under for a change of a scope's policy. The scope of all keys of the token is refused,
+// because it would bound the token itself.
 func inner(g *token.Grant, prefix kv.Key) error {
 	if err := under(g, token.Read|token.Write, prefix); err != nil {
 		return err
@@ -116,7 +116,7 @@ func inner(g *token.Grant, prefix kv.Key) error {
 func maySetScope(g *token.Grant, in *kv.SetScopeInput) error       { return inner(g, in.Prefix) }
 func mayRemoveScope(g *token.Grant, in *kv.RemoveScopeInput) error { return inner(g, in.Prefix) }
 
-// mayKeep: pins and branches are of the whole store, which keeps versions for them.
+// mayKeep: pins and branches are for the whole store, which keeps versions for them.
 func mayKeep(g *token.Grant, what string) error {
 	if err := g.Allow(token.Read | token.Write); err != nil {
 		return err
@@ -159,8 +159,8 @@ func mayMerge(g *token.Grant, in *kv.MergeInput) error {
 	if len(g.Prefix) == 0 || in.DryRun || in.Base != nil || in.Source.At != 0 {
 		return nil
 	}
-	// The next merge is told of this one, and of few parts: what one token merges must not take the
-	// place of what others do.
+	// The next merge uses the record of this one, and of few parts: merges of one token must not
+	// displace the records of others.
 	from, to := g.Bounds()
 	if start, end, err := bounds(&in.Selection); err != nil ||
 		in.Keys == nil && bytes.Equal(start, from) && bytes.Equal(end, to) {
@@ -203,8 +203,8 @@ func mayFeed(g *token.Grant, in *kv.FeedInput) error {
 	return mayFollow(g, &kv.Watching{Prefixes: in.Prefixes})
 }
 
-// mayCommit also refuses messages to queues, which are not of the store, and to a token that may
-// not read whatever says something of what is there: checks, filters, and operations whose result
+// mayCommit also refuses messages to queues, which are not of the store. To a token that may not
+// read it refuses whatever reveals stored data: checks, filters, and operations whose result
 // depends on it.
 func mayCommit(g *token.Grant, in *kv.CommitInput) error {
 	if err := g.Allow(token.Write); err != nil {
@@ -258,7 +258,7 @@ func mayMutate(g *token.Grant, m *kv.Mutation) error {
 	return of("key", g.Key(m.Key))
 }
 
-// blind leaves out of the results of a commit what its caller may not read.
+// blind removes from the results of a commit what its caller may not read.
 func blind(ctx context.Context, out *kv.CommitOutput) {
 	if g := token.Of(ctx); g != nil && g.Allow(token.Read) != nil {
 		out.Blind = true
@@ -268,7 +268,7 @@ func blind(ctx context.Context, out *kv.CommitOutput) {
 	}
 }
 
-// hide leaves out of an error how full a scope or the actor is, if its caller may not read that:
+// hide removes from an error how full a scope or the actor is, if its caller may not read that:
 // they may have keys of others.
 func hide(ctx context.Context, err error) error {
 	g := token.Of(ctx)
@@ -290,9 +290,9 @@ func hide(ctx context.Context, err error) error {
 	return err
 }
 
-// mayBound returns an error if a grant with a prefix may not change what a scope keeps of its past:
-// its policy was one, and becomes another. What is kept is room that no scope bounds, and a log is
-// the actor's one.
+// mayBound returns an error if a grant with a prefix may not change what a scope keeps of its past,
+// by replacing the policy was with to. The kept past takes room that no scope bounds, and there is
+// one log for the actor.
 func mayBound(g *token.Grant, was, to *kvrows.Policy) error {
 	if was.Log != to.Log || was.LogEvents != to.LogEvents || was.LogBytes != to.LogBytes || was.LogFor != to.LogFor {
 		if err := g.Whole("to log changes, or no longer"); err != nil {
@@ -307,8 +307,8 @@ func mayBound(g *token.Grant, was, to *kvrows.Policy) error {
 	return nil
 }
 
-// clip returns the part of a range of deleted entries that a grant is for. An event tells the
-// range, which may be a wider one.
+// clip returns the part of a range of deleted entries that is within a grant. An event has the
+// whole range, which may be wider.
 func clip(g *token.Grant, s *kv.Selection) *kv.Selection {
 	if start, end, err := bounds(s); err == nil && g.Range(start, end) {
 		return s

@@ -15,8 +15,8 @@ import (
 )
 
 // This file runs the handlers of the changes of maps. A change is logged with a row in the wake
-// index, which is due at once. The commit of the handler's turn has how far the handler is, so each
-// change is handled once, and in the order of the commits.
+// index, which is due at once. The commit of the handler's turn stores the handler's progress, so
+// each change is handled once, and in the order of the commits.
 
 var _ survey.Explainer = (*Part)(nil)
 
@@ -58,14 +58,13 @@ func (*Part) Explain(q *survey.Inquiry, rows *engine.Snapshot) error {
 // maxHandled is how many changes are handled before other work of the actor.
 const maxHandled = 64
 
-// A handler that fails is tried again after 1 second, doubling up to 5 minutes, for as long as it
-// takes.
+// A handler that fails is tried again after 1 second, doubling up to 5 minutes, without end.
 const (
 	handleRetryMin = time.Second
 	handleRetryMax = 5 * time.Minute
 )
 
-// handle has the handler of a map handle changes, each in its own turn. The row stands while there
+// handle runs the handler of a map for changes, each in its own turn. The row stands while there
 // are more.
 func (p *Part) handle(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	h, err := kvrows.ReadHandled(c.Rows, row.Name)
@@ -83,7 +82,7 @@ func (p *Part) handle(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	if err != nil {
 		return err
 	}
-	if h.Missed += page.Missed; page.Reset || len(page.Items) == 0 { // the log is gone, or all is handled
+	if h.Missed += page.Missed; page.Reset || len(page.Items) == 0 { // the log is gone, or everything is handled
 		return p.note(c, w, row.Name, kvrows.Handled{Missed: h.Missed})
 	}
 	prefix := tuple.AppendString(nil, row.Name)
@@ -149,7 +148,7 @@ func contained(c *kernel.Core, t *kernel.Turn, i int, change *host.KVChange) (er
 	return c.Instance.Change(t.Host, i, change)
 }
 
-// passed notes in a turn how far a handler is. At the end of the log it has nothing to handle.
+// passed stores the progress of a handler in a turn. At the end of the log nothing is left.
 func (p *Part) passed(c *kernel.Core, name string, h kvrows.Handled) error {
 	info, err := p.log.Info(c.Rows)
 	if err != nil {
@@ -161,7 +160,7 @@ func (p *Part) passed(c *kernel.Core, name string, h kvrows.Handled) error {
 	return storeOf(c).SetHandled(name, h)
 }
 
-// note notes how far a handler is, in a turn of its own.
+// note stores the progress of a handler, in a turn of its own.
 func (p *Part) note(c *kernel.Core, w *kernel.Work, name string, h kvrows.Handled) error {
 	return c.System(w, "changes", func(*kernel.Turn) error { return storeOf(c).SetHandled(name, h) })
 }

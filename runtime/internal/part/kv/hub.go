@@ -12,14 +12,13 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
-// A hub tells watches which keys the durable commits of their actor have changed. It is apart from
-// the Actors, so an actor sleeps while it is watched.
+// A hub notifies watches of the keys that the durable commits of their actor have changed. It is
+// apart from the Actors, so an actor sleeps while it is watched.
 //
-// A watch joins before it reads. Kernel.Durable gives it a snapshot when the consequences of its
-// commits are out, and only then it looks which keys are dirty: so they are all that differ in the
-// snapshot, and no commit is shown by half. What later commits have marked by then stays dirty. A
-// turn that finds nobody watching collects no keys, and its commit says that anything may have
-// changed.
+// A watch joins before it reads. Kernel.Durable gives it a snapshot when the consequences of the
+// snapshot's commits are out, and only then it looks which keys are dirty. So these are all keys
+// that differ in the snapshot, and no commit is shown by half. Marks of later commits stay dirty. A
+// turn that finds no watch collects no keys, and its commit marks that anything may have changed.
 type hub struct {
 	mu        sync.RWMutex
 	audiences map[string]*audience // by actor
@@ -35,7 +34,7 @@ type audience struct {
 	keys     map[string]map[*watch]bool // by packed key
 	prefixes map[string]map[*watch]bool // by packed prefix
 	lengths  map[int]int                // of the prefixes, and how many have them
-	ranged   int                        // what it takes to compare a range with all watches
+	ranged   int                        // the cost of comparing a range with all watches
 }
 
 // hubOf returns the hub of a node.
@@ -93,7 +92,7 @@ func drop(index map[string]map[*watch]bool, name string, w *watch) bool {
 	return last
 }
 
-// leave takes a watch out.
+// leave removes a watch.
 func (h *hub) leave(w *watch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,7 +128,7 @@ func (h *hub) watched(actor string) bool {
 // Beyond, the watches make them when they read.
 const maxMarks = 10_000
 
-// publish tells the watches of an actor what a durable turn has changed. It does not block.
+// publish notifies the watches of an actor of the changes of a durable turn. It does not block.
 func (h *hub) publish(actor string, what *touched) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -169,7 +168,7 @@ func (h *hub) publish(actor string, what *touched) {
 	}
 }
 
-// end tells the watches of an actor that it was destroyed. It is called before anything of a
+// end notifies the watches of an actor that it was destroyed. It is called before anything of a
 // successor is durable.
 func (h *hub) end(actor string) {
 	h.mu.RLock()
@@ -181,20 +180,20 @@ func (h *hub) end(actor string) {
 	}
 }
 
-// Destroy implements kernel.Destroyer. Watchers get no last state: that the actor was destroyed
-// says it.
+// Destroy implements kernel.Destroyer. Watchers get no last state, only the error that the actor
+// was destroyed.
 func (p *Part) Destroy(t *kernel.Turn) error {
 	actor := t.Actor.Key
 	t.Then(func() { p.hub.end(actor) })
 	return nil
 }
 
-// A span is a range of packed keys. An empty end is that of the store.
+// A span is a range of packed keys. An empty end is the end of the store.
 type span struct{ start, end string }
 
 func (s span) has(key string) bool { return key >= s.start && (s.end == "" || key < s.end) }
 
-// touched is what a turn has changed. Watchers are told when the turn is durable.
+// touched has the changes of a turn. Watchers are notified when the turn is durable.
 type touched struct {
 	in      *kernel.Actor
 	version engine.Version // of the turn
@@ -205,13 +204,13 @@ type touched struct {
 	changes int // of keys, that are published
 }
 
-// What more than so many keys or ranges have changed, watchers read again altogether.
+// After changes of more than so many keys or ranges, watchers read everything again.
 const (
 	maxTouched = 1_000
 	maxRanges  = 16
 )
 
-// touch notes that a key has changed.
+// touch records that a key has changed.
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) touch(key []byte) {
@@ -221,7 +220,7 @@ func (h *Turn) touch(key []byte) {
 	}
 }
 
-// touchRange notes that a range has changed.
+// touchRange records that a range has changed.
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) touchRange(start, end []byte) {
@@ -231,7 +230,7 @@ func (h *Turn) touchRange(start, end []byte) {
 	}
 }
 
-// collects returns where the turn notes a change, if any is not set.
+// collects returns where the turn records a change, if any is not set.
 func (h *Turn) collects() *touched {
 	if h.touched == nil {
 		h.touched = &touched{in: h.K.Actor, version: h.K.AsOf}

@@ -44,8 +44,8 @@ func indexesOf(c *kernel.Core) ([]*kvrows.Index, error) {
 	return list, err
 }
 
-// An indexing is what the end of a turn does to search indexes. They get each entry that the turn
-// has touched as it is then, so it does not matter how often an entry was changed, and which
+// An indexing changes search indexes at the end of a turn. They get the final state of each entry
+// that the turn has touched, so it does not matter how often an entry was changed, and which
 // changes were undone.
 //
 //  1. Tables of an index change only in the turn that changes the entries, or in one that goes on
@@ -58,10 +58,10 @@ type indexing struct {
 	sealed   bool
 	keys     map[string]bool
 	ranges   []span
-	all      bool   // more keys than are collected, of which from is the least
+	all      bool   // more keys than are collected; the least of them is from
 	from     string //
 	build    uint64 // the index that is built on
-	tried    []byte // the only key that is added to it
+	tried    []byte // the only key that this turn adds to it
 	skipped  []byte // a key that is left out of it
 	drop     []uint64
 	clear    bool // all reserved tables are dropped
@@ -72,7 +72,7 @@ const (
 	maxIndexed = 1_000 // keys that a turn indexes
 	sliceLimit = 500   // entries that one turn compares to build an index
 	sliceBytes = 1 << 20
-	// after which building goes on that SQLite refused, and twice that after each further time
+	// the pause before building goes on after SQLite refused it, doubled each further time
 	indexPause  = time.Minute
 	maxPauses   = 16     // of these
 	matchOpen   = "\x02" // around words that match, in snippets; no text that is indexed has them
@@ -81,7 +81,7 @@ const (
 	tablePrefix = "cairn_kv_"
 )
 
-// indexes returns what the end of the turn does.
+// indexes returns the work on indexes at the end of the turn.
 //
 // REQUIRES: h.K.Mu, or no handler that runs
 func (h *Turn) indexes() *indexing {
@@ -95,7 +95,7 @@ func (h *Turn) indexes() *indexing {
 	return x
 }
 
-// index notes that a key has changed, for the indexes that it is in. The removal of an entry that
+// index records that a key has changed, for the indexes that have it. The removal of an entry that
 // had expired is a change, too.
 //
 // REQUIRES: h.K.Mu
@@ -113,7 +113,7 @@ func (h *Turn) index(key []byte) {
 	}
 }
 
-// indexRange notes that entries of a range were removed.
+// indexRange records that entries of a range were removed.
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) indexRange(start, end []byte) {
@@ -216,8 +216,8 @@ func (x *indexing) Seal(t *kernel.Turn) error {
 	return nil
 }
 
-// late returns the indexes that the turn would have changed, as behind. damaged: SQLite finds
-// something wrong with a table. large: it would be too much for a turn.
+// late returns the indexes that the turn would have changed, as behind. damaged: SQLite finds a
+// table damaged. large: it would be too much for a turn.
 func (x *indexing) late(list []*kvrows.Index, damaged, large bool, now int64) (late []kvrows.Index) {
 	for _, p := range list {
 		ix := *p
@@ -249,7 +249,7 @@ func (x *indexing) late(list []*kvrows.Index, damaged, large bool, now int64) (l
 	return late
 }
 
-// touches reports whether the turn has changed something that the index may have.
+// touches reports whether the turn has changed an entry that the index may have.
 func (x *indexing) touches(ix *kvrows.Index) bool {
 	if x.all {
 		return string(ix.End()) > x.from
@@ -271,7 +271,7 @@ func (x *indexing) least() string {
 	return y.from
 }
 
-// tidy drops tables that are of no index.
+// tidy drops tables that belong to no index.
 func (x *indexing) tidy(db *sql.DB) error {
 	for _, id := range x.drop {
 		if err := dropTables(db, id); err != nil {
@@ -284,12 +284,12 @@ func (x *indexing) tidy(db *sql.DB) error {
 	return dropNamed(db, "")
 }
 
-// update brings one index up to date with what the turn has changed.
+// update applies the changes of the turn to one index.
 func (x *indexing) update(w *indexer) error {
 	switch ix := &w.ix; {
 	case x.all && string(ix.End()) > x.from:
 		w.fallBehind([]byte(x.from))
-	case ix.Fresh: // building comes to all entries
+	case ix.Fresh: // building reaches all entries
 	default:
 		for _, key := range slices.Sorted(maps.Keys(x.keys)) {
 			if !ix.Has([]byte(key)) {

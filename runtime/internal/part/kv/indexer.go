@@ -24,8 +24,8 @@ type indexer struct {
 	rows    *engine.WriteSet
 	ix      kvrows.Index
 	now     int64
-	changed bool   // the state of the index is another
-	bytes   int    // of the values that were added
+	changed bool   // the state of the index has changed
+	bytes   int    // of the added values
 	tried   []byte // see indexing
 	skipped []byte
 	paths   []where.Path
@@ -44,11 +44,11 @@ func dropTables(db *sql.DB, id uint64) error {
 	return dropNamed(db, table(&kvrows.Index{IndexState: kvrows.IndexState{ID: id}}))
 }
 
-// dropNamed drops the tables whose names are that of an index, or go on with _, and what else has
-// such a name, as an import may bring. An empty index means all.
+// dropNamed drops the tables whose names are that of an index, or continue it with _, and other
+// objects with such a name, which an import may bring. An empty index means all.
 func dropNamed(db *sql.DB, index string) error {
 	for _, what := range []struct{ kind, sql string }{
-		// tables of virtual ones go with them
+		// tables of virtual ones are dropped with them
 		{"TRIGGER", "%"}, {"VIEW", "%"}, {"INDEX", "%"}, {"TABLE", "CREATE VIRTUAL%"}, {"TABLE", "%"},
 	} {
 		rows, err := db.Query("SELECT name FROM main.sqlite_schema WHERE type = lower(?) AND name LIKE 'cairn\\_kv\\_%' ESCAPE '\\' AND sql LIKE ?", what.kind, what.sql)
@@ -78,7 +78,7 @@ func dropNamed(db *sql.DB, index string) error {
 	return nil
 }
 
-// tokenizers are the words of callers, as FTS5 has them.
+// tokenizers are FTS5's forms of the names that callers use.
 var tokenizers = map[string]string{
 	"unicode61": "unicode61 remove_diacritics 2", "porter": "porter unicode61 remove_diacritics 2", "ascii": "ascii", "trigram": "trigram",
 }
@@ -244,7 +244,7 @@ func (w *indexer) mapped(start, end []byte, most int) (list []mapped, more bool,
 	return list, false, rows.Err()
 }
 
-// span brings the rows of a range up to date, whose entries were removed.
+// span updates the rows of a range whose entries were removed.
 func (w *indexer) span(r span) error {
 	start, end := max(r.start, string(w.ix.Prefix)), string(w.ix.End())
 	if r.end != "" {
@@ -266,7 +266,7 @@ func (w *indexer) span(r span) error {
 	return nil
 }
 
-// slice goes on with building.
+// slice continues building.
 func (w *indexer) slice() error {
 	ix := &w.ix
 	w.changed = true
@@ -279,7 +279,7 @@ func (w *indexer) slice() error {
 	if ix.After != nil {
 		start = append(ix.After[:len(ix.After):len(ix.After)], 0)
 	}
-	room := w.rows.Room() // a slice takes a small part of it, or it would never fit
+	room := w.rows.Room() // a slice takes a small part of it; otherwise it might never fit
 	q := engine.ListQuery{Limit: int(min(max(room>>14, 1), sliceLimit)),
 		MaxBytes: int(min(max(room>>4, 1), sliceBytes))}
 	q.Start, q.End = kvrows.Bounds(start, end)

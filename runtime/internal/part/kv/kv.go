@@ -62,7 +62,7 @@ func (*Part) Name() string { return "kv" }
 // Turn is the view of handlers on the key-value store.
 type Turn struct {
 	Reads[*kernel.Turn]
-	touched *touched // nil if nothing was
+	touched *touched // nil if nothing was changed
 }
 
 // TurnOf returns the view of a turn's handler on the key-value store.
@@ -145,15 +145,15 @@ func (h *Turn) put(key, data []byte, o engine.PutOptions) error {
 	return nil
 }
 
-// Keep stores what another part leaves for the actor under a packed key. Which encoding it has is
-// not known here.
+// Keep stores a value of another part for the actor under a packed key. Its encoding is not known
+// here.
 //
 // REQUIRES: t.Mu
 func Keep(t *kernel.Turn, key, value []byte) error {
 	return TurnOf(t).put(key, value, engine.PutOptions{})
 }
 
-// refused makes an error of the store one for the handler.
+// refused turns an error of the store into one for the handler.
 func refused(err error) error {
 	if full, ok := errors.AsType[*kvrows.QuotaError](err); ok {
 		e := host.Errorf(host.QuotaExceeded, "%s", full).With("reason", "scope_full").With("what", full.What)
@@ -181,7 +181,7 @@ func (h *Turn) KVDelete(key []byte) (bool, error) {
 	case ok:
 		h.change("delete", key, value.Value{}, 0)
 	default:
-		h.index(key) // what is gone had expired
+		h.index(key) // the removed entry had expired
 	}
 	return ok, refused(err)
 }
@@ -198,7 +198,7 @@ func (h *Turn) KVDeleteRange(start, end []byte) (int64, error) {
 	switch {
 	case err != nil:
 	case n == 0:
-		h.indexRange(start, end) // from which expired entries may be gone
+		h.indexRange(start, end) // expired entries of it may be gone
 	default:
 		h.rangeChange(start, end, n)
 	}
@@ -252,8 +252,8 @@ const (
 	maxChangeValue = 8 << 10
 )
 
-// expired notes the entries that the store has removed because they had expired, and returns how
-// many there are.
+// expired records the entries that the store has removed because they had expired, and returns
+// their number.
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) expired(store *kvrows.Store) int {
@@ -264,7 +264,7 @@ func (h *Turn) expired(store *kvrows.Store) int {
 	return len(keys)
 }
 
-// change notes a change of a key, and what a put has stored: for watchers, and to publish it.
+// change records a change of a key, with the value of a put: for watchers, and to publish it.
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) change(op string, key []byte, v value.Value, expires int64) {
@@ -309,7 +309,7 @@ func (what *touched) Seal(t *kernel.Turn) error {
 	return nil
 }
 
-// rangeChange notes that the entries of a range were removed.
+// rangeChange records that the entries of a range were removed.
 //
 // REQUIRES: h.K.Mu
 func (h *Turn) rangeChange(start, end []byte, n int64) {

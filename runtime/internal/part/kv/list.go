@@ -21,7 +21,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/where"
 )
 
-// pageBytes ends a page early: after the entry with which keys and values reach it.
+// pageBytes ends a page early: after the entry that reaches it, with keys and values.
 const pageBytes = 4 << 20
 
 // pagesBytes is pageBytes for the pages of kv.list_many together: enough for kv.MaxListed entries
@@ -128,7 +128,7 @@ func listing(r *reader, in *kv.ListInput, room *int, first bool) (kv.ListOutput,
 	return l.out, nil
 }
 
-// compile compiles a filter, and returns its text; without one it is nil.
+// compile compiles a filter, and returns its text; it is nil without a text.
 func compile(codec host.Codec, raw host.Raw, now time.Time) (filter *where.Filter, text []byte, err error) {
 	if text = []byte(given(codec, raw)); len(text) == 0 {
 		return nil, nil, nil
@@ -143,7 +143,7 @@ func compile(codec host.Codec, raw host.Raw, now time.Time) (filter *where.Filte
 }
 
 // first adds the entry of a key, if there is one. Clients of Deno KV get an entry by a page of one.
-// To look behind it for more is slow if it was overwritten often.
+// Looking for more behind it is slow if it was overwritten often.
 func (l *lister) first(key []byte) (bool, error) {
 	row := keyspace.UserKV.Append(nil, key)
 	e, there, err := l.rows.Get(row)
@@ -166,8 +166,8 @@ type lister struct {
 	digest  kvrows.Digest
 }
 
-// page fills the page. It returns the packed key of the last entry that it read, or nil if that was
-// the last of all.
+// page fills the page. It returns the packed key of the last entry that it read, or nil if no entry
+// is left.
 func (l *lister) page(start, end []byte) (last []byte, err error) {
 	limit := cmp.Or(l.in.Limit, kv.DefaultPage)
 	values := !l.in.KeysOnly
@@ -255,7 +255,7 @@ func document(v value.Value) (any, error) {
 	return where.Decode(text)
 }
 
-// A filter reads at most so many entries for one page, so that a page that few meet ends.
+// A filter reads up to so many entries for one page, so that a page ends if few entries meet it.
 const (
 	scanEntries = 10_000
 	scanBytes   = 16 << 20
@@ -269,8 +269,8 @@ func cursorOf(listing uint64, last []byte) string {
 	return cursorText.EncodeToString(append(fmt.Appendf(nil, "%016x", listing), last...))
 }
 
-// after returns the packed key that a cursor of a listing names. A key outside of the listing's
-// bounds is refused, because a client may make a cursor.
+// after returns the packed key that a cursor of a listing names. It refuses a key outside of the
+// listing's bounds, because a client may make a cursor.
 func after(cursor string, listing uint64, start, end []byte) ([]byte, error) {
 	b, err := cursorText.DecodeString(cursor)
 	mark := fmt.Sprintf("%016x", listing)
@@ -284,14 +284,14 @@ func after(cursor string, listing uint64, start, end []byte) ([]byte, error) {
 
 var errCursor = host.Errorf(host.InvalidArgument, "the cursor does not belong to this listing").With("field", "cursor")
 
-// digestOf writes the digest of a range with its bounds, so that a check needs nothing else.
+// digestOf encodes the digest of a range with its bounds, so that a check needs nothing else.
 func digestOf(d kvrows.Digest, start, end []byte) string {
 	b := binary.AppendUvarint(d.Append(nil), uint64(len(start)))
 	return cursorText.EncodeToString(append(append(b, start...), end...))
 }
 
-// parseDigest reads what digestOf writes. An empty end is that of the store: a range that ends
-// there else has no entries.
+// parseDigest reads the result of digestOf. An empty end is the end of the store: any other range
+// that ends there has no entries.
 func parseDigest(text string) (c kvrows.Check, err error) {
 	b, err := cursorText.DecodeString(text)
 	if err != nil || len(b) <= kvrows.DigestSize {

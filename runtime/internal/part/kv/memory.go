@@ -9,7 +9,7 @@ import (
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 )
 
-// memory is what an awake actor remembers of its store.
+// memory caches the store of an awake actor.
 type memory struct {
 	scopes  kvrows.Scopes
 	store   *kvrows.Store
@@ -86,8 +86,8 @@ func (*memory) Abandon(*kernel.Core) {}
 // Purges implements kernel.Purger: the row without a name is of keys that expire, of all kinds.
 func (*Part) Purges(name string) bool { return name == "" || name == kvrows.LogName }
 
-// Purge implements kernel.Purger. It removes keys that have expired, or what the log no longer
-// keeps.
+// Purge implements kernel.Purger. It removes keys that have expired, or items that the log no
+// longer keeps.
 func (p *Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	if row.Name == kvrows.LogName {
 		return c.System(w, "purge log", func(t *kernel.Turn) error {

@@ -47,7 +47,7 @@ func (r *reader) view(m *kv.Moment) (*kvrows.View, error) {
 	return v, branched(trimmed(err))
 }
 
-// versioned is view for what compares versions.
+// versioned is view for methods that compare versions.
 func (r *reader) versioned(m *kv.Moment) (*kvrows.View, error) {
 	if m.Time != nil {
 		return nil, host.Errorf(host.InvalidArgument, "this is about versions, not times").With("field", "time")
@@ -75,10 +75,10 @@ func (v viewRows) Each(q engine.ListQuery, visit func(*engine.Entry) bool) error
 	return trimmed(v.View.Each(q, visit))
 }
 
-// reasonTrimmed is in the metadata of an error about what is not known any longer.
+// reasonTrimmed is in the metadata of an error about a forgotten past.
 const reasonTrimmed = "history_trimmed"
 
-// trimmed makes an error of the past one for callers.
+// trimmed turns an error of the past into one for callers.
 func trimmed(err error) error {
 	t, ok := errors.AsType[*kvrows.TrimmedError](err)
 	if !ok {

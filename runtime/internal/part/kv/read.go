@@ -18,8 +18,8 @@ import (
 	kvrows "github.com/cairn-run/cairn/runtime/internal/part/kv/rows"
 )
 
-// read reads what may be different, and returns what is. ok is false if nothing is, and the watcher
-// has been told the beginning, and not that more follows.
+// read reads the entries that may differ, and returns the ones that do. ok is false if none do, and
+// the watcher has got the first state, and the news that nothing more follows.
 func (w *watch) read(ctx context.Context) (out kv.Changes, ok bool, err error) {
 	due := w.expires.due(time.Now().UnixMilli(), w.known)
 	if idle, err := w.idle(); err != nil || idle && len(due) == 0 {
@@ -55,7 +55,7 @@ func (w *watch) read(ctx context.Context) (out kv.Changes, ok bool, err error) {
 	}
 	if !w.found && w.since != "" && w.since != id.String() {
 		for key := range w.known {
-			w.known[key] = seen{version: ^engine.Version(0)} // that of no entry
+			w.known[key] = seen{version: ^engine.Version(0)} // the version of no entry
 		}
 	}
 	w.life, w.found = id, true
@@ -73,8 +73,8 @@ func (w *watch) read(ctx context.Context) (out kv.Changes, ok bool, err error) {
 	return out, owed || len(out.Changes) > 0, nil
 }
 
-// candidates returns the keys whose entries may be different: in order, but first those behind the
-// last that was told.
+// candidates returns the keys whose entries may differ: in order, but first the keys behind the
+// last one that the watcher got.
 func (w *watch) candidates(rows engine.Reader, d *dirt, due []string) ([]string, error) {
 	keys := append(due, w.rest...)
 	w.rest, w.left = nil, 0
@@ -106,8 +106,8 @@ func (w *watch) candidates(rows engine.Reader, d *dirt, due []string) ([]string,
 	return keys, nil
 }
 
-// all returns the keys of all entries that are different from what the watcher knows. A watcher
-// that has no use for the first state knows it then.
+// all returns the keys of all entries that differ from the watcher's. If the watcher does not use
+// the first state, all records that state as known.
 func (w *watch) all(rows engine.Reader) (keys []string, err error) {
 	size, gone := 0, make(map[string]bool, len(w.known))
 	for key := range w.known {
@@ -159,10 +159,10 @@ func (w *watch) all(rows engine.Reader) (keys []string, err error) {
 	return slices.AppendSeq(keys, maps.Keys(gone)), nil
 }
 
-// knownBytes is what a watcher remembers of an entry besides its key.
+// knownBytes is the memory of a watcher for an entry besides its key.
 const knownBytes = 128
 
-// room counts what the watcher remembers, and new entries with keys of so many bytes. Too much of
+// room counts the memory of the watcher, and of new entries with keys of so many bytes. Too much of
 // it ends the watch.
 func (w *watch) room(entries, bytes int) error {
 	remembered := int64(w.bytes + w.left + bytes + knownBytes*(len(w.known)+max(entries, 0)))
@@ -186,10 +186,10 @@ func (w *watch) room(entries, bytes int) error {
 	return err
 }
 
-// watchBounds are those of each watcher. Changes end after the entry with which keys and values
-// reach changesBytes, which is more than one commit has, or fewBytes while watchers have much in
-// hand; and after that with which their JSON reaches eventBytes, because a client does not read
-// events of any size.
+// watchBounds bound each watcher. Changes end after the entry whose keys and values reach
+// changesBytes, which is more than one commit has, or fewBytes while watchers hold much. They also
+// end after the entry whose JSON reaches eventBytes, because a client does not read events of any
+// size.
 type watchBounds struct{ changesBytes, eventBytes, watchedEntries, watchedBytes int }
 
 const (
@@ -204,8 +204,7 @@ func watchBoundsBy(divisor int) watchBounds {
 		kv.MaxWatchedBytes / divisor}
 }
 
-// differences returns the entries that are different from what the watcher knows, which it knows
-// then.
+// differences returns the entries that differ from what the watcher has, and records them as known.
 func (w *watch) differences(rows engine.Reader, keys []string) (kv.Changes, error) {
 	out, size, encoded, most, read := w.nothing(), 0, 0, w.hub.changesBytes, make([]reading, 0, len(keys))
 	if w.hub.held.Load() > w.k.Options.MaxEventBytes {
@@ -262,7 +261,7 @@ func (w *watch) differences(rows engine.Reader, keys []string) (kv.Changes, erro
 	return out, w.room(0, 0)
 }
 
-// encodedBytes is about how many bytes the JSON of a change has.
+// encodedBytes returns about how many bytes the JSON of a change has.
 func encodedBytes(c *kv.Change) int {
 	key, _ := json.Marshal(c.Key) // json.Marshal of the change finds the fault
 	n := entryBytes + 2*len(key)
@@ -276,14 +275,14 @@ func encodedBytes(c *kv.Change) int {
 	return n
 }
 
-// A reading is what an entry was found to be.
+// A reading is an entry as it was read.
 type reading struct {
 	key string
 	seen
 	there bool
 }
 
-// nothing is changes without any.
+// nothing returns changes without entries.
 func (w *watch) nothing() kv.Changes {
 	out := kv.Changes{Changes: []kv.Change{}, Version: uint64(w.version)}
 	if !w.life.IsZero() {
@@ -298,7 +297,7 @@ func (w *watch) named(key string) bool {
 	return ok
 }
 
-// note records what the watcher knows now.
+// note records the watcher's present entry.
 func (w *watch) note(r reading) {
 	before, known := w.known[r.key]
 	if known {
@@ -314,7 +313,7 @@ func (w *watch) note(r reading) {
 	}
 }
 
-// change is an entry as the watcher gets it.
+// change returns an entry in the form for the watcher.
 func (w *watch) change(packed string, e *engine.Entry, there bool) (kv.Change, error) {
 	parts, err := tuple.Unpack([]byte(packed))
 	if err != nil {

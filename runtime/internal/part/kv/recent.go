@@ -15,17 +15,17 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
-// A recent has small entries that queries of an actor have read lately, as long as the actor is
+// A recent caches small entries that queries of an actor have read lately, while the actor is
 // awake.
 //
-// A turn marks what it changes with its version, before its commit is applied. An entry that was
-// read as of a version is that of any version from the entry's own on, up to the first mark after
-// it. So a query needs no lock: a mark of a commit that its view has is before the view.
+// A turn marks its changes with its version, before its commit is applied. An entry that was read
+// as of a version is valid for any version from the entry's own on, up to the first mark after it.
+// So a query needs no lock: a mark of a commit that its view has is before the view.
 //
-// Turns and queries both make it, so a turn that has marked nothing began after everything that is
-// remembered was read. What a turn has marked counts no longer when the turn is undone.
+// Turns and queries both make it, so a turn that has marked nothing began after all cached entries
+// were read. The marks of a turn no longer count when the turn is undone.
 type recent struct {
-	held  *atomic.Int64 // bytes that all of the node remember
+	held  *atomic.Int64 // bytes of all recents of the node
 	table atomic.Pointer[[]slot]
 	all   atomic.Uint64 // the last version that may have changed anything
 
@@ -36,8 +36,8 @@ type recent struct {
 	closed  bool
 }
 
-// A slot has some of the entries whose keys have its hash. It has two, so that hardly any key that
-// is asked for again and again displaces another one.
+// A slot has some of the entries whose keys have its hash. It has two, so that a frequently read
+// key hardly ever displaces another one.
 type slot struct {
 	changed atomic.Uint64 // the last version that changed such an entry
 	// the hash of the key that was missed last: a key displaces another one when it is missed twice
@@ -52,7 +52,7 @@ type remembered struct {
 
 const (
 	recentBytes = 8 << 20 // of a node
-	recentValue = 4 << 10 // an entry with more bytes is not remembered
+	recentValue = 4 << 10 // an entry with more bytes is not cached
 	fewSlots    = 32
 	manySlots   = 2048
 )
@@ -67,7 +67,7 @@ func recentOf(k *kernel.Kernel, of *attach.List) *recent {
 		return r
 	}
 	r := attach.Make(of, func() *recent { return &recent{held: &kernel.PartOf[*Part](k).Remembered} })
-	if of.Ended.Load() { // nothing closes it
+	if of.Ended.Load() { // nothing would close it
 		r.clear()
 	}
 	return r
@@ -81,8 +81,8 @@ func slotOf(table []slot, key []byte) (*slot, uint64) {
 	return &table[hash%uint64(len(table))], hash
 }
 
-// get returns an entry as of a version, if it is remembered; its Value is shared. If it is not,
-// keep says whether it should be.
+// get returns an entry as of a version, if it is cached; its Value is shared. If it is not, keep
+// says whether it should be.
 func (r *recent) get(key []byte, version engine.Version) (out engine.Entry, there, keep bool) {
 	table := r.table.Load()
 	if table == nil {
@@ -108,7 +108,7 @@ func (r *recent) get(key []byte, version engine.Version) (out engine.Entry, ther
 	return out, false, len(*table) < manySlots && int(r.crowded.Add(1)) > 2*len(*table)
 }
 
-// keep remembers an entry as of a version.
+// keep caches an entry as of a version.
 func (r *recent) keep(e *engine.Entry, version engine.Version) {
 	if len(e.Value) > recentValue {
 		return
@@ -154,15 +154,15 @@ func (r *recent) keep(e *engine.Entry, version engine.Version) {
 	at.Store(&remembered{own, uint64(version)})
 }
 
-// valid reports whether a query can get what a slot has at a place. The slot is read after the
+// valid reports whether a query can get the entry at a place of a slot. The slot is read after the
 // place.
 func (r *recent) valid(s *slot, e *remembered) bool {
 	return e != nil && e.asOf >= s.changed.Load() && e.asOf >= r.all.Load() &&
 		(e.Expire == 0 || e.Expire > time.Now().UnixMilli())
 }
 
-// place returns where to put a key in its slot: where the key is, else where nothing valid is, else
-// the place of the older entry. REQUIRES: r.mu
+// place returns where to put a key in its slot: where the key is, else a place without a valid
+// entry, else the place of the older entry. REQUIRES: r.mu
 func (r *recent) place(s *slot, key []byte) *atomic.Pointer[remembered] {
 	for i := range s.entries {
 		if e := s.entries[i].Load(); e != nil && string(e.Key) == string(key) {
@@ -197,7 +197,7 @@ func (r *recent) spend(bytes int64) {
 	r.held.Add(bytes)
 }
 
-// mark says that a version changes the entry of a packed key; nil is any.
+// mark records that a version changes the entry of a packed key; nil is any key.
 func (r *recent) mark(key []byte, version engine.Version) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,12 +219,12 @@ func (r *recent) Forget(_ *kernel.Core, version engine.Version) { r.unmark(versi
 // Seal implements kernel.Participant.
 func (*recent) Seal(*kernel.Turn) error { return nil }
 
-// Succeeded implements kernel.Finisher: a turn that undid what it had changed may leave the version
-// as it was.
+// Succeeded implements kernel.Finisher: a turn that undid its changes may leave the version as it
+// was.
 func (r *recent) Succeeded(t *kernel.Turn) { r.unmark(t.Core.Rows.Version()) }
 
-// unmark takes back the marks of versions after one, to which the write set was rolled back. Where
-// there were any, what changed last is taken to be of that version.
+// unmark takes back the marks of versions after one, to which the write set was rolled back. If
+// there were any, the last change counts as one of that version.
 func (r *recent) unmark(version engine.Version) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -260,7 +260,7 @@ func (r *recent) clear() {
 	r.closed = true
 }
 
-// A remembering reads user keys of a query of an actor that is awake, from memory if they were read
+// A remembering reads user keys for a query of an awake actor, from memory if they were read
 // lately.
 type remembering struct {
 	engine.Reader
@@ -268,7 +268,7 @@ type remembering struct {
 	version engine.Version
 }
 
-// remember makes the reader of a query one that remembers.
+// remember wraps the reader of a query in a remembering.
 func remember(q *call.Query, rows engine.Reader) remembering {
 	r := remembering{Reader: rows, version: q.View.Version}
 	if q.View.Of != nil {
@@ -277,7 +277,7 @@ func remember(q *call.Query, rows engine.Reader) remembering {
 	return r
 }
 
-// Get implements engine.Reader. The Value is not the caller's.
+// Get implements engine.Reader. The Value is shared.
 func (r remembering) Get(key []byte) (engine.Entry, bool, error) {
 	if r.recent == nil || keyspace.Kind(key[0]) != keyspace.UserKV.Kind {
 		return r.Reader.Get(key)
@@ -289,7 +289,7 @@ func (r remembering) Get(key []byte) (engine.Entry, bool, error) {
 	return r.read(key, keep)
 }
 
-// own is Get with a Value that is the caller's.
+// own is Get with a Value of its own.
 func (r remembering) own(key []byte) (engine.Entry, bool, error) {
 	if r.recent == nil {
 		return r.Reader.Get(key)
@@ -302,7 +302,7 @@ func (r remembering) own(key []byte) (engine.Entry, bool, error) {
 	return r.read(key, keep)
 }
 
-// read reads what is not remembered.
+// read reads an entry that is not cached.
 func (r remembering) read(key []byte, keep bool) (engine.Entry, bool, error) {
 	e, there, err := r.Reader.Get(key)
 	if there && keep && err == nil {

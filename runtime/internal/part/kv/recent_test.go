@@ -21,7 +21,7 @@ func entry(key, value string, version engine.Version) *engine.Entry {
 	return &engine.Entry{Key: []byte("\x04" + key), Value: []byte(value), Version: version}
 }
 
-// What is remembered as of a version is that of all versions from the entry's own on, up to a
+// An entry that is cached as of a version is valid for all versions from its own on, up to a
 // change.
 func TestAnEntryIsRememberedUpToItsChange(t *testing.T) {
 	t.Parallel()
@@ -57,8 +57,7 @@ func TestAnEntryIsRememberedUpToItsChange(t *testing.T) {
 	errorIf(t, held.Load() != 0, "%d bytes are held of what is closed", held.Load())
 }
 
-// What a turn has marked that was undone keeps nobody from remembering, and what was marked before
-// it holds.
+// Marks of a turn that was undone do not stop later caching, and earlier marks hold.
 func TestMarksOfATurnThatWasUndoneCountNoLonger(t *testing.T) {
 	t.Parallel()
 	for _, key := range [][]byte{nil, []byte("a")} {
@@ -84,7 +83,7 @@ func TestMarksOfATurnThatWasUndoneCountNoLonger(t *testing.T) {
 	}
 }
 
-// A mark that came before the table grew holds, though its slot is gone.
+// A mark that came before the table grew holds, even if its slot is gone.
 func TestRememberingMoreForgetsNoChange(t *testing.T) {
 	t.Parallel()
 	r := &recent{held: new(atomic.Int64)}
@@ -116,8 +115,8 @@ func TestAnEntryThatExpiresIsForgotten(t *testing.T) {
 	})
 }
 
-// When the memory of the node is used up, entries that have changed are remembered in the room of
-// those before the change.
+// When the memory of the node is used up, changed entries are cached in the room of those before
+// the change.
 func TestMemoryThatIsUsedUpIsUsed(t *testing.T) {
 	t.Parallel()
 	var held atomic.Int64
@@ -199,8 +198,7 @@ func TestAKeyIsAtOnePlaceOfItsSlot(t *testing.T) {
 	errorIf(t, r.held.Load() != before-sizeOf(entry(a, "one", 1))-sizeOf(entry(b, "one", 1)), "%d bytes are held of no key", r.held.Load())
 }
 
-// In the last memory of the node a key that is missed twice takes the place of one that is not
-// read.
+// In the last memory of the node a key that is missed twice takes the place of an unread one.
 func TestUsedUpMemoryGoesToKeysThatAreRead(t *testing.T) {
 	t.Parallel()
 	r, a, b := crowdedSlot(t)
@@ -219,7 +217,7 @@ func TestUsedUpMemoryGoesToKeysThatAreRead(t *testing.T) {
 	errorIf(t, string(e.Value) != "one", "%q is remembered", e.Value)
 }
 
-// Readers beside a writer, and several keys of each slot: each reads what its version has. A
+// Readers beside a writer, and several keys of each slot: each reads the state of its version. A
 // version v writes v to one key, or to all.
 func TestReadersBesideAWriterReadTheirVersion(t *testing.T) {
 	t.Parallel()

@@ -25,12 +25,12 @@ import (
 //
 //  1. A template runs for up to kv.MaxRenderTime and kv.MaxRenderSteps: the time does not pass in
 //     tests in virtual time. It begins before the template is compiled and the values are decoded.
-//     Before each node of its tree an empty text is inserted, so a loop that writes nothing calls
-//     Write too, which fails when they are used up. Functions fail as well.
+//     An empty text is inserted before each node of its tree, so a loop that writes nothing calls
+//     Write too. Write and functions fail when the bounds are used up.
 //  2. A template can call the functions of this file, and and, or, not and len of text/template,
-//     which allocate nothing. It cannot call methods: the values that it sees have none but those
-//     of json.Number.
-//  3. What it writes is bounded, and so is what json makes, which variables may keep.
+//     which allocate nothing. It cannot call methods: its values have none except those of
+//     json.Number.
+//  3. Its output is bounded, and so is the output of json, which variables may keep.
 type renderer struct {
 	*reader
 	prefix   kv.Key
@@ -43,7 +43,7 @@ type renderer struct {
 	fault    error // of the store
 }
 
-// maxMade bounds what the calls of json in one template make.
+// maxMade bounds the output of json in one template.
 const maxMade = 4 * kv.MaxRendered
 
 // render implements kv.render.
@@ -75,7 +75,7 @@ func render(r *reader, in *kv.RenderInput) (out kv.RenderOutput, err error) {
 	return kv.RenderOutput{Text: strings.ToValidUTF8(t.out.String(), "\uFFFD")}, nil
 }
 
-// faulty returns an error of package template as one for callers. It has the name of the template
+// faulty turns an error of package template into one for callers. It has the name of the template
 // once.
 func faulty(code host.Code, err error) error {
 	const most = 500
@@ -92,7 +92,7 @@ const (
 	leaveName = "leave"
 )
 
-// parse compiles a template, and inserts what bounds it.
+// parse compiles a template, and inserts the checks that bound it.
 func (t *renderer) parse(text string) (*template.Template, error) {
 	missing := "missingkey=default"
 	if t.strict {
@@ -129,8 +129,8 @@ func (t *renderer) parse(text string) (*template.Template, error) {
 	return main, nil
 }
 
-// maxNested bounds how many if, with and range are in each other. An error takes the square of that
-// on its way out.
+// maxNested bounds how many if, with and range are nested. An error takes the square of that to
+// return.
 const maxNested = 32
 
 // bound inserts an empty text before each node below a node, and refuses functions that are not
@@ -191,7 +191,7 @@ func bound(in *tree.Tree, node tree.Node, offered []string, depth int) error {
 }
 
 // data reads the entries under the prefix, as maps of their keys' parts behind it. An entry whose
-// key also begins other keys hides these, and of parts that are written alike the first is seen.
+// key also begins other keys hides these. Of parts with the same name the first is seen.
 func (t *renderer) data() (map[string]any, error) {
 	start, end, err := bounds(&kv.Selection{Prefix: t.prefix})
 	if err != nil {
@@ -239,7 +239,8 @@ func (t *renderer) data() (map[string]any, error) {
 	}
 }
 
-// place puts the value of an entry where its key says. The entry of the prefix itself has no name.
+// place puts the value of an entry at the place of its key. The entry of the prefix itself has no
+// name.
 func place(m map[string]any, parts []any, v any) {
 	for i, part := range parts {
 		name := nameOf(part)
@@ -340,7 +341,7 @@ func (t *renderer) late() *host.Error {
 }
 
 func (t *renderer) enter() (string, error) {
-	if t.depth++; t.depth > 1+kv.MaxTemplates { // the first is the one that is rendered
+	if t.depth++; t.depth > 1+kv.MaxTemplates { // the first is the rendered one
 		return "", host.OverLimit("templates inside of each other", kv.MaxTemplates, int64(t.depth-1))
 	}
 	return "", t.tick()
@@ -351,7 +352,7 @@ func (t *renderer) leave() string {
 	return ""
 }
 
-// absent returns what an absent key is.
+// absent returns the value of an absent key.
 func (t *renderer) absent(key string) (any, error) {
 	const most = 100
 	if len(key) > most {
@@ -514,7 +515,7 @@ func (t *renderer) le(a, b any) (bool, error) { c, err := t.order(a, b); return 
 func (t *renderer) gt(a, b any) (bool, error) { c, err := t.order(a, b); return c > 0, err }
 func (t *renderer) ge(a, b any) (bool, error) { c, err := t.order(a, b); return c >= 0, err }
 
-// operand is a value as filters compare it. Its numbers are a json.Number.
+// operand returns a value for the comparison of filters. Its numbers are a json.Number.
 func operand(v any) any {
 	switch v := v.(type) {
 	case int:

@@ -109,8 +109,8 @@ func (s slow) List(q engine.ListQuery) (engine.Page, error) {
 	return s.listed.List(q)
 }
 
-// TestTheTimeOfATemplateBeginsWithItsValues reads values that take longer than a template may,
-// which then does nothing itself.
+// TestTheTimeOfATemplateBeginsWithItsValues reads values that take longer than a template may; the
+// template itself does nothing.
 func TestTheTimeOfATemplateBeginsWithItsValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rows := slow{listed: listed{values: []string{`1`}}, took: kv.MaxRenderTime}
@@ -139,7 +139,7 @@ func TestTemplatesNestSixteenDeep(t *testing.T) {
 	errorIf(t, host.CodeOf(err) != host.TooLarge, "%v", err)
 }
 
-// A fault of the store is none of the template's, and its text is not for callers.
+// A fault of the store is no fault of the template, and its text is not for callers.
 func TestTemplatesDoNotTellFaultsOfTheStore(t *testing.T) {
 	broken := errors.New("the disk is broken")
 	_, err := renderWith(listed{fault: broken}, `{{get "a"}}`)

@@ -20,7 +20,7 @@ import (
 // its time.
 const countEntries = 1_000_000
 
-// listingOf identifies a listing by its bounds and whatever else is its own, for cursors.
+// listingOf identifies a listing by its bounds and all other parts of its own, for cursors.
 func listingOf(parts ...[]byte) uint64 {
 	h := fnv.New64a()
 	for _, part := range parts {
@@ -88,8 +88,8 @@ func (r *reader) count(in *kv.CountInput, most int) (out kv.CountOutput, err err
 // count implements kv.count.
 func count(r *reader, in *kv.CountInput) (kv.CountOutput, error) { return r.count(in, countEntries) }
 
-// sample implements kv.sample. It keeps N keys, and lets each later one take a place with the
-// chance that it has by then.
+// sample implements kv.sample. It keeps N keys, and each later one replaces one of them with the
+// right chance.
 func (r *reader) sample(in *kv.SampleInput, most int) (out kv.SampleOutput, err error) {
 	if r, err = r.moment(&in.Moment); err != nil {
 		return out, err
@@ -108,7 +108,7 @@ func (r *reader) sample(in *kv.SampleInput, most int) (out kv.SampleOutput, err 
 		}
 		if i < int64(n) {
 			rows[i] = chosen{out.Count, *e}
-			rows[i].row.Key = bytes.Clone(e.Key) // which is valid during the visit
+			rows[i].row.Key = bytes.Clone(e.Key) // Key is valid only during the visit
 		}
 		out.Count++
 	})

@@ -95,7 +95,7 @@ func setScope(_ *kernel.Core, t *kernel.Turn, codec host.Codec, in *kv.SetScopeI
 	return r.counted(sc)
 }
 
-// counted is a scope with what it has now.
+// counted returns a scope with its present counts.
 func (r *reader) counted(sc *kvrows.Scope) (kv.Scope, error) {
 	counts, err := kvrows.CountAll(r.rows, []*kvrows.Scope{sc}, r.now.UnixMilli())
 	if err != nil {
@@ -105,7 +105,7 @@ func (r *reader) counted(sc *kvrows.Scope) (kv.Scope, error) {
 }
 
 // mayPlace returns an error if a token with a prefix may not give a scope a policy, or has enough
-// scopes. Others would be left with none: an actor has so many.
+// scopes. The number of scopes of an actor is bounded, and others need some too.
 func mayPlace(g *token.Grant, store *kvrows.Store, prefix []byte, p *kvrows.Policy) error {
 	if g == nil || len(g.Prefix) == 0 {
 		return nil
@@ -158,14 +158,14 @@ func removeScope(_ *kernel.Core, t *kernel.Turn, _ host.Codec,
 		if out.Deleted > 0 {
 			TurnOf(t).rangeChange(prefix, end, out.Deleted)
 		} else {
-			TurnOf(t).indexRange(prefix, end) // from which expired entries may be gone
+			TurnOf(t).indexRange(prefix, end) // expired entries of it may be gone
 		}
 		TurnOf(t).logged(store)
 	}
 	return out, refused(store.RemoveScope(prefix))
 }
 
-// scope is a scope as callers see it.
+// scope returns a scope in its form for callers.
 func (r *reader) scope(sc *kvrows.Scope, c *kvrows.Count) (kv.Scope, error) {
 	parts, err := tuple.Unpack(sc.Prefix)
 	if err != nil {
@@ -201,7 +201,7 @@ func pageOf(what string, limit int, cursor string, start, end []byte) (int, []by
 	if err != nil {
 		return 0, nil, 0, err
 	}
-	return limit, last[1:], mark, nil // without the kind, which the empty key needs
+	return limit, last[1:], mark, nil // without the kind; the empty key needs it
 }
 
 // scopes implements kv.scopes.

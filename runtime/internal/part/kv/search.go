@@ -73,7 +73,7 @@ func definition(in *kv.SetIndexInput) (ix kvrows.Index, err error) {
 	return ix, nil
 }
 
-// setIndex implements kv.set_index. What one slice has is in the index when the turn ends.
+// setIndex implements kv.set_index. When the turn ends, the index has the entries of one slice.
 func setIndex(_ *kernel.Core, t *kernel.Turn, _ host.Codec, in *kv.SetIndexInput) (kv.Index, error) {
 	ix, err := definition(in)
 	if err != nil {
@@ -125,7 +125,7 @@ func removeIndex(_ *kernel.Core, t *kernel.Turn, _ host.Codec,
 	return kv.RemoveIndexOutput{Removed: true}, ix.Remove(t.Core.Rows)
 }
 
-// indexOf is an index as callers see it, without the count of its documents.
+// indexOf returns an index for callers, without the count of its documents.
 func indexOf(ix *kvrows.Index) (kv.Index, error) {
 	parts, err := tuple.Unpack(ix.Prefix)
 	out := kv.Index{Prefix: kv.Key(parts), Tokenizer: ix.Tokenizer, Status: "ready",
@@ -163,8 +163,7 @@ func (s *searcher) rows(read func(engine.Reader) error) error {
 	return read(rows)
 }
 
-// searches binds a method that reads search indexes. An actor that is not there has none, which is
-// no error.
+// searches binds a method that reads search indexes. A missing actor has none, which is no error.
 func searches[In, Out any](m method.Typed[In, Out], f func(s *searcher, in *In) (Out, error)) *call.Method {
 	return searchesAny(m.Row, untyped(f))
 }
@@ -280,7 +279,7 @@ type finding struct {
 func (f *finding) find(db *sql.DB) error {
 	name, limit := table(f.ix), cmp.Or(f.in.Limit, kv.DefaultHits)
 	most := int64(-1)
-	if f.filter == nil { // what is behind the page says that there is a next one
+	if f.filter == nil { // a row behind the page means that there is a next one
 		most = int64(limit) + 1
 	}
 	// A column of rank would be computed again for each row that is returned. The columns key and
@@ -329,12 +328,12 @@ func (f *finding) find(db *sql.DB) error {
 	return f.snippets(db)
 }
 
-// more notes that the next page begins after so many rows of this one.
+// more records that the next page begins after so many rows of this one.
 func (f *finding) more(scanned int) {
 	f.out.Cursor = cursorOf(f.mark, strconv.AppendInt(nil, f.at+int64(scanned), 10))
 }
 
-// weights are the arguments of bm25 that make some fields count for more.
+// weights returns the arguments of bm25 that make some fields count for more.
 func (f *finding) weights() string {
 	if !slices.ContainsFunc(f.ix.Weights, func(weight float64) bool { return weight != 1 }) {
 		return ""
@@ -346,8 +345,8 @@ func (f *finding) weights() string {
 	return string(text)
 }
 
-// add adds an entry if it is what the index has, and meets the filter. It returns the bytes that it
-// has read.
+// add adds an entry if the index has its version, and it meets the filter. It returns the bytes
+// that it read.
 func (f *finding) add(id, version int64, key []byte, score float64) (int, error) {
 	row := keyspace.UserKV.Append(nil, key)
 	var e engine.Entry

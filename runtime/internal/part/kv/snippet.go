@@ -8,14 +8,14 @@ import (
 	"github.com/cairn-run/cairn/actor/host/kv"
 )
 
-// maxWord is how many characters of a snippet's text count as one word at most, as not every
+// maxWord bounds the characters of a snippet's text that count as one word, because not every
 // language has blanks.
 const maxWord = 32
 
 // An extent is a part of a text.
 type extent struct{ start, end int }
 
-// unmark returns a text without its marks, and what they are around.
+// unmark returns a text without its marks, and the extents between them.
 func unmark(marked string) (string, []extent) {
 	var b strings.Builder
 	var matches []extent
@@ -51,15 +51,15 @@ func wordsOf(text string) (words []extent) {
 	return words
 }
 
-// A hit is a word that has something of a match.
+// A hit is a word that overlaps a match.
 type hit struct {
 	word int
 	text string
 }
 
-// excerpt returns so many words of a text that has marks around matches, in pieces. The more
-// different words of these match, and then the more words, the greater is its score; it is 0 if
-// none matches. It takes time that grows with the text alone.
+// excerpt returns so many words of a text with marks around matches, in pieces. The score grows
+// with the different words that match, and then with the words that match; it is 0 if none does.
+// The time grows with the text alone.
 func excerpt(marked string, most int) (parts []kv.SnippetPart, score int) {
 	text, matches := unmark(marked)
 	words := wordsOf(text)

@@ -11,7 +11,7 @@ import (
 )
 
 // StoredReply answers kv.get, kv.get_many, kv.list, kv.count, kv.branches and kv.render from a
-// store that no node need be running on.
+// store; no node need run on it.
 func StoredReply(store *engine.Store, namespace string, r *host.Request, now time.Time) (host.Reply, error) {
 	id, there, err := store.Lookup(engine.Identity{Namespace: namespace, Type: r.Type, Key: r.Key})
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 // A watch follows some entries of an actor, as kv.Watch.
 //
 // It has no goroutine. Commits only mark keys as dirty; Next reads the dirty keys from one durable
-// snapshot, and returns the values that differ from what it has returned before. So a slow reader
-// skips states, holds nobody up, and ends with the last state.
+// snapshot, and returns the values that differ from those it returned before. So a slow reader
+// skips states, delays no commit, and ends with the last state.
 type watch struct {
 	k        *kernel.Kernel
 	hub      *hub
@@ -37,29 +37,29 @@ type watch struct {
 
 	mu     sync.Mutex
 	dirty  dirt
-	handed []*touched // what is not marked yet
+	handed []*touched // changes that are not marked yet
 	names  int        // keys and ranges of it
 	ending *host.Error
 
-	// Of the goroutine that reads.
+	// These are of the goroutine that reads.
 	begun   bool
 	found   bool             // the life is known
 	life    keyspace.ActorID // that is read; zero for no actor
 	version engine.Version   // that was read last
 	since   string           // the life of the versions that the watcher came with; "" is any
-	known   map[string]seen  // the entries as the watcher knows them
+	known   map[string]seen  // the entries that the watcher has
 	bytes   int              // of their keys
-	counted int64            // bytes of what is remembered, as the hub counts them
+	counted int64            // bytes of the memory of the watch, as the hub counts them
 	expires expiries         // of the entries
 	rest    []string         // keys that the last changes had no room for
 	left    int              // bytes of these
 	last    string           // the key before them; "" for none
 	more    bool             // the last changes said that more follows
-	absent  map[string]bool  // named keys that were told absent, until begun
+	absent  map[string]bool  // named keys that the watcher has as absent, until begun
 	given   int64            // bytes of the last changes
 }
 
-// seen is an entry as a watcher knows it.
+// seen is an entry in its state for a watcher.
 type seen struct {
 	version engine.Version
 	expire  int64
@@ -120,7 +120,7 @@ func prefixOf(prefix kv.Key) ([]byte, error) {
 	return packed(prefix)
 }
 
-// within reports whether a key is that of a prefix, or begins with its parts.
+// within reports whether a key is the prefix, or begins with its parts.
 func within(prefix, key string) bool {
 	return strings.HasPrefix(key, prefix) && (len(key) == len(prefix) || key[len(prefix)] != 0xFF)
 }
@@ -150,7 +150,7 @@ func WatchKV(ctx context.Context, k *kernel.Kernel, addr host.Address, c kv.Watc
 		return nil, err
 	}
 	if !c.Initial {
-		if _, _, err := w.read(ctx); err != nil { // what comes after this is a change
+		if _, _, err := w.read(ctx); err != nil { // commits after this are changes
 			w.Close()
 			return nil, err
 		}
@@ -185,7 +185,7 @@ func watchFor(k *kernel.Kernel, ctx context.Context, on kernel.Target, in *kv.Wa
 	w, err := watchOf(k, on.Addr, on.Codec, &c)
 	switch {
 	case err != nil:
-	case in.WaitMS == 0: // a read like any other, which watchers do not keep out
+	case in.WaitMS == 0: // a read like any other; a limit of watchers does not refuse it
 		w.hub = &hub{watchBounds: w.hub.watchBounds}
 	default:
 		err = w.hub.join(w)
@@ -221,7 +221,7 @@ func (w *watch) touch(key string, version engine.Version) {
 	w.wake()
 }
 
-// hand leaves it to the reader to mark what a turn has changed.
+// hand leaves the marking of a turn's changes to the reader.
 func (w *watch) hand(what *touched) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -235,8 +235,8 @@ func (w *watch) hand(what *touched) {
 // maxHanded bounds the keys and ranges that a reader marks. Beyond, it reads everything again.
 const maxHanded = 2 * maxTouched
 
-// markHanded marks what was left to the reader. It compares without the lock, which publish waits
-// for.
+// markHanded marks the changes that were left to the reader. It compares without the lock, because
+// publish waits for the lock.
 func (w *watch) markHanded() {
 	w.mu.Lock()
 	handed := w.handed
@@ -260,7 +260,7 @@ func (w *watch) markHanded() {
 	w.dirty.add(&found)
 }
 
-// meets reports whether entries that are watched can be in a range.
+// meets reports whether watched entries can be in a range.
 func (w *watch) meets(r span) bool {
 	if slices.ContainsFunc(w.prefixes,
 		func(p string) bool { return (r.end == "" || p < r.end) && (r.start < p || within(p, r.start)) }) {
@@ -312,7 +312,7 @@ func (w *watch) Close() {
 	w.counted = 0
 }
 
-// letGo counts off what the reader had in hand.
+// letGo counts off the changes that the reader held.
 func (w *watch) letGo() {
 	w.hub.held.Add(-w.given)
 	w.given = 0
@@ -322,7 +322,7 @@ func (w *watch) letGo() {
 func (w *watch) Next(ctx context.Context) (kv.Changes, error) {
 	w.letGo()
 	for {
-		if ctx.Err() != nil { // also while there is always something to tell
+		if ctx.Err() != nil { // even while there is always something to return
 			return kv.Changes{}, fault.Ended(ctx)
 		}
 		out, ok, err := w.read(ctx)

@@ -19,17 +19,17 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// Messages to other actors that were given up are kept at their sender, as dead letters are by
-// queues: as long and as many.
+// A sender keeps the messages to other actors that were given up as queues keep dead letters: as
+// long and as many.
 const (
 	deadSendFor  = host.DefaultQueueDeadFor
 	MaxDeadSends = host.DefaultQueueDead
-	// MaxRequeuedBytes is about how many bytes of messages one call sends again; a node with little
-	// memory must have them.
+	// MaxRequeuedBytes is about how many bytes of messages one call sends again. A node with little
+	// memory must have room for them.
 	MaxRequeuedBytes = 1 << 20
-	// MaxDeadReason bounds what is kept of the error, as of a queue's.
+	// MaxDeadReason bounds the text of the error that is kept, as in a queue.
 	MaxDeadReason = 1024
-	// deadCountFor is how long a count of the messages that were given up is used, though some of
+	// deadCountFor is how long a count of the messages that were given up is used, even if some of
 	// them may have expired.
 	deadCountFor = time.Minute
 )
@@ -144,7 +144,7 @@ func eachDeadSend(c *kernel.Core, h *kernel.Turn, in *host.SendSelectInput,
 }
 
 // sendAgain sends a message that was given up as a new one, after the waiting ones: the target may
-// have handled later messages since, and takes an earlier number for handled. It is for the actor
+// have handled later messages since, and counts an earlier number as handled. It goes to the actor
 // that has the target's address now.
 func (h *Turn) sendAgain(m *MessageRecord) error {
 	if err := h.Post(m.Address(), m.Method, m.Input); err != nil {
@@ -238,7 +238,7 @@ func showDeadSend(e *engine.Entry, codec host.Codec, m *host.DeadLetter) error {
 }
 
 // JsonOf shows CBOR of an application as JSON, for people: byte strings are base64. It is nil for
-// what JSON cannot show.
+// values that JSON cannot show.
 func JsonOf(value []byte) host.Raw {
 	var v any
 	if len(value) == 0 || textDecoding.Unmarshal(value, &v) != nil {

@@ -13,20 +13,20 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// One turn binds at most so many messages of a channel, so that its write set has room for them.
+// One turn binds up to so many messages of a channel, so that its write set has room for them.
 const (
 	MaxPinned      = 256
 	maxPinnedBytes = 1 << 20
 )
 
-// Run implements kernel.Job: it rewrites the rows of some of a channel's waiting messages so that
-// each names the incarnation that it is for: the target as it is when the first are bound, or the
-// id under which the first of them will create it.
+// Run implements kernel.Job: it rewrites the rows of some of a channel's waiting messages, so that
+// each names the incarnation that it is for. That is the target that exists when the first are
+// bound, or the id under which the first of them will create it.
 //
 // The sender repeats this until all first messages with the same Target are bound to one id, and
-// delivers none before that. So if the target is destroyed meanwhile, they end with it, however
-// many there are. Messages that are sent meanwhile are left for another binding: a sender that
-// never rests would have none delivered.
+// delivers none before that. So if the target is destroyed meanwhile, they all end with it.
+// Messages that are sent meanwhile are left for another binding; else a sender that never rests
+// would have none delivered.
 //
 // A crash between two turns leaves the first messages bound and the others as they were. That is
 // safe: no message was delivered under its bound id, because all must be bound first, and rows are
@@ -95,7 +95,7 @@ func (*settlement) Traits(*kernel.Actor) kernel.Traits {
 // Run implements kernel.Job: it removes the rows of handled messages, and moves aside messages that
 // cannot be handled.
 func (set *settlement) Run(c *kernel.Core, w *kernel.Work) {
-	if c.ID != set.sender.id { // the rows belong to what is left of the incarnation that sent them
+	if c.ID != set.sender.id { // the rows belong to the remains of the incarnation that sent them
 		c.Respond(w, nil, fault.DestroyedAt(c.Actor.Address))
 		return
 	}
@@ -155,12 +155,11 @@ func received(c *kernel.Core, m *outgoing) (bool, error) {
 	return ok && covers(e.Value, m.seq), err
 }
 
-// covers reports whether the row of what a target received from a sender says that it has handled a
-// message.
+// covers reports whether a target's row for a sender says that it has handled a message.
 func covers(row []byte, seq uint64) bool { return len(row) == 8 && binary.BigEndian.Uint64(row) >= seq }
 
-// moveAside puts a message that cannot be handled, and whose row was removed, where operators find
-// it.
+// moveAside puts a message that cannot be handled where operators find it. The message's row was
+// removed.
 func (p *Part) moveAside(h *kernel.Turn, f failedSend) error {
 	c, m := h.Core, &f.message.Record
 	e, _ := c.Actor.Kernel.PublicError(f.err)
@@ -182,8 +181,8 @@ func (p *Part) moveAside(h *kernel.Turn, f failedSend) error {
 	})
 }
 
-// A recovery loads waiting messages from the store: from before the node last stopped, or of an
-// actor that is destroyed.
+// A recovery loads waiting messages from the store: from before the node last stopped, or of a
+// destroyed actor.
 type recovery struct {
 	taken func(*sender) error // called when they are loaded; nil does nothing
 }

@@ -40,20 +40,19 @@ var _ interface {
 	call.Server
 } = (*Part)(nil)
 
-// A MessageHandler says how messages of one method are handled that are for another part of the
-// actor.
+// A MessageHandler handles messages of one method that are for another part of the actor.
 type MessageHandler struct {
-	// Check refuses, when a handler sends it, what an actor of the type would never take; nil if no
-	// handler may send it.
+	// Check refuses, when a handler sends it, a message that no actor of the type would take; nil
+	// if no handler may send it.
 	Check func(target *kernel.Type, input []byte) error
-	// Missing is asked about a message to an actor that does not exist: create it, or take the
-	// message for handled, or else for failed. nil creates it.
+	// Missing decides about a message to an actor that does not exist: create it, or count the
+	// message as handled, or, with an error, as failed. nil creates it.
 	Missing func(c *kernel.Core) (create bool, err error)
 	// Handle handles the message in a turn of the target.
 	Handle func(t *kernel.Turn, input []byte) error
-	// Lasts: the message is tried until it is handled or cannot be, however often that takes.
+	// Lasts: the message is tried until it is handled or cannot be, however many attempts it takes.
 	Lasts bool
-	// Undeliverable is called in a turn of the sender for a message that is given up. It says
+	// Undeliverable is called in a turn of the sender for a message that is given up. It returns
 	// whether to keep it for operators; nil keeps it.
 	Undeliverable func(t *kernel.Turn, m *MessageRecord, e *host.Error) (keep bool, err error)
 }
@@ -71,7 +70,7 @@ func New() *Part {
 	}
 }
 
-// Handle registers how messages of a method are handled that no actor type declares.
+// Handle registers the handler for messages of a method that no actor type declares.
 func (p *Part) Handle(method string, h MessageHandler) { p.handlers[method] = h }
 
 // Name implements kernel.Part.
@@ -101,8 +100,8 @@ func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 // StandsFor implements kernel.Recoverer.
 func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeSends }
 
-// TakeUp implements kernel.Recoverer: it wakes an actor, or what is left of a destroyed one, for
-// its messages.
+// TakeUp implements kernel.Recoverer: it wakes an actor, or the remains of a destroyed one, for its
+// messages.
 func (p *Part) TakeUp(a *kernel.Actor) *kernel.Work {
 	return &kernel.Work{Job: &recovery{}, Existing: true, Finish: func(w *kernel.Work) {
 		if w.Err != nil && duty.MayPass(a.Kernel, w.Err) {
@@ -140,7 +139,7 @@ type Turn struct {
 
 func (h *Turn) asMail() *Turn { return h }
 
-// MailOf returns what a turn does with messages.
+// MailOf returns the messages of a turn.
 func MailOf(t *kernel.Turn) *Turn { return t.Host.(interface{ asMail() *Turn }).asMail() }
 
 // creatable returns the id under which a message may create its target.
@@ -158,7 +157,7 @@ func creatable(s *kernel.Kernel, id keyspace.ActorID, addr host.Address) (keyspa
 	return id, nil
 }
 
-// errRepin: the message is bound to no incarnation, or to one that never came to be; its sender
+// errRepin: the message is bound to no incarnation, or to one that never was created; its sender
 // must bind it.
 var errRepin = errors.New("mail: message must be bound to its target")
 
@@ -245,7 +244,7 @@ func (h *Turn) Seal(t *kernel.Turn) error {
 	return nil
 }
 
-// Collected counts what is in no row before the seal. REQUIRES: Turn.Mu
+// Collected counts messages that are in no row before the seal. REQUIRES: Turn.Mu
 func (h *Turn) Collected() int { return len(h.messages) }
 
 // Durable implements kernel.Consequence.
@@ -254,7 +253,7 @@ func (h *Turn) Durable() {
 	h.sender.add(h.messages)
 }
 
-// MaxMessageBytes bounds a message to another actor, so that there is room for what is noted when
+// MaxMessageBytes bounds a message to another actor, so that there is room for what is added when
 // it is pinned or given up.
 const MaxMessageBytes = engine.MaxValueCap - 4<<10
 
@@ -265,7 +264,7 @@ func messageSequence(v engine.Version, i int) uint64 { return uint64(v)<<20 | ui
 // maxMessages is how many messages a turn may send.
 const maxMessages = 1 << 20
 
-// A Delivery is a run of messages from one actor to another, in order.
+// A Delivery is a batch of messages from one actor to another, in order.
 type Delivery struct {
 	mail     *Part
 	from     keyspace.ActorID
@@ -274,12 +273,12 @@ type Delivery struct {
 	bytes    int64 // of the messages, in a mailbox
 	// handled counts the messages that are done; err is why the next one is not.
 	handled int
-	// lost: messages were handled, and the commit was lost. hung is the place of the message that
-	// took them along; 0 if it is none of these.
+	// lost: messages were handled, but the commit was lost. hung is the place of the message that
+	// caused it; 0 if it is none of these.
 	lost   bool
 	hung   int
 	err    error
-	reason string // what operators read of err; "" for its text
+	reason string // err for operators; "" for its text
 	paused bool   // the target did not take them because it is paused
 }
 
@@ -289,15 +288,15 @@ type outgoing struct {
 	Record MessageRecord
 }
 
-// A binding is under way for the first messages of a channel: see core.pin. Turns of the sender do
-// it, one at a time.
+// A binding binds the first messages of a channel: see sender.pin. Turns of the sender do it, one
+// at a time.
 type binding struct {
 	sender  *sender
 	channel *channel
-	id      keyspace.ActorID // what they are bound to
+	id      keyspace.ActorID // the incarnation that they are bound to
 	of      int              // how many must be bound; 0 until the first turn
 	bound   int              // how many are, durably
-	part    []outgoing       // what the last turn has bound of them
+	part    []outgoing       // the ones that the last turn bound
 }
 
 // A settlement has the results of a sender's messages.
@@ -306,13 +305,13 @@ type settlement struct {
 	handled []uint64
 	failed  []failedSend
 	entry   *audit.Entry // of the verb that makes it; nil if none does
-	settled func(error)  // told once, when it is durable, or the actor was destroyed before; may be nil
+	settled func(error)  // called once, when it is durable, or the actor was destroyed before; may be nil
 }
 
 // A failedSend is a message to be moved aside.
 type failedSend struct {
 	message  outgoing
 	err      error
-	reason   string // what operators read of err; "" for its text
+	reason   string // err for operators; "" for its text
 	attempts int
 }

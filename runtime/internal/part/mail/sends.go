@@ -22,8 +22,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// A sender delivers one actor's messages: per target in order, one run of messages at a time, until
-// each is handled or moved aside.
+// A sender delivers one actor's messages: per target in order, one batch at a time, until each is
+// handled or moved aside.
 //
 // Exactly once comes from three durable facts. The message's row is in the sender's keyspace from
 // the commit that sent it. The receiver's commit that handles it records the message's sequence,
@@ -51,19 +51,19 @@ type sender struct {
 type channel struct {
 	addr     host.Address
 	queue    []outgoing
-	busy     bool // a run of messages is on its way, being settled or pinned, or waits for its next attempt
+	busy     bool // a batch is on its way, being settled or pinned, or waits for its next attempt
 	attempts int  // failures of the first message of queue
-	// held: the channel is busy because it waits, for its next attempt, or for a paused target if
-	// next is zero. Each wait has a number, so that it is ended once. cause is why the first
-	// message was not handled when it was last tried.
+	// held: the channel is busy because it waits: until next, or for a paused target if next is
+	// zero. Each wait has a number, so that it is ended once. cause is why the first message was
+	// not handled when it was last tried.
 	held  bool
 	waits uint64
 	next  time.Time
 	cause error
-	// reason is what operators read of cause; "" for its text.
+	// reason is cause for operators; "" for its text.
 	reason string
-	most   int // of messages in the next run; 0 for as many as may be
-	lost   int // runs in a row that something else took along
+	most   int // of messages in the next batch; 0 for as many as may be
+	lost   int // batches in a row that were lost because of something else
 
 	// The target's current incarnation, valid while no actor was destroyed since.
 	incarnation keyspace.ActorID
@@ -73,7 +73,7 @@ type channel struct {
 // minChannels is how many idle channels a sender may always keep, for the incarnations in them.
 const minChannels = 256
 
-// maxDelivery is how many messages one run carries.
+// maxDelivery is how many messages one batch carries.
 const maxDelivery = 64
 
 // An outbox has the sender of an Actor's current incarnation. It is attached to the Actor.
@@ -127,7 +127,7 @@ func Mail(a *kernel.Actor) *sender {
 	return &sender{owner: a}
 }
 
-// A postbox is a core's memory of its actor's messages.
+// A postbox has a core's counts of its actor's messages.
 type postbox struct {
 	// waiting counts the rows of messages that wait.
 	waiting cached.Value[int]
@@ -140,7 +140,7 @@ type postbox struct {
 
 func newPostbox() *postbox { return new(postbox) }
 
-// Post returns the core's memory of its actor's messages.
+// Post returns the core's counts of its actor's messages.
 func Post(c *kernel.Core) *postbox { return attach.Make(&c.Attached, newPostbox) }
 
 // Forget implements kernel.Facet.
@@ -155,9 +155,9 @@ func (*postbox) Close(*kernel.Core) {}
 // Abandon implements kernel.Facet.
 func (*postbox) Abandon(*kernel.Core) {}
 
-// countOutgoing returns how many messages wait, in rows that are durable or on their way there. Of
-// more than enough it may count one more than those: a bare core, which serves one item of work,
-// does not count all.
+// countOutgoing returns how many messages wait, in rows that are durable or on their way there. A
+// bare core, which serves one item of work, does not count all: beyond enough, it may return any
+// larger number.
 func countOutgoing(c *kernel.Core, enough int) (int, error) {
 	b := Post(c)
 	if c.Bare && !b.waiting.Known {
@@ -230,7 +230,7 @@ func (s *sender) incarnation(addr host.Address) (keyspace.ActorID, error) {
 	if !known.IsZero() && asOf == epoch {
 		return known, nil
 	}
-	id, ok, err := sup.Store.Lookup(sup.Identity(addr)) // not under mu, for which the gate would wait
+	id, ok, err := sup.Store.Lookup(sup.Identity(addr)) // not under mu, which the gate would wait for
 	if err != nil || !ok {
 		return keyspace.ActorID{}, err
 	}
@@ -375,12 +375,12 @@ func (s *sender) send(ch *channel) {
 	}
 }
 
-// delivered handles the result of a run of messages.
+// delivered handles the result of a batch of messages.
 func (s *sender) delivered(ch *channel, d *Delivery) {
 	s.mu.Lock()
 	if s.Closed {
 		s.mu.Unlock()
-		return // the actor's remains deliver it again, and get that it was handled
+		return // the actor's remains deliver it again, and find that it was handled
 	}
 	owner := s.owner
 	handled, rest := d.messages[:d.handled], d.messages[d.handled:]
@@ -428,7 +428,7 @@ func (s *sender) delivered(ch *channel, d *Delivery) {
 	}
 	s.mu.Unlock()
 	aside := len(set.failed) > 0
-	if aside { // until then a later message that is handled would make it count as handled, too
+	if aside { // until then, handling a later message would make it count as handled, too
 		set.settled = func(error) { s.send(ch) }
 	}
 	if aside || len(set.handled) > 0 {
@@ -447,7 +447,7 @@ func (s *sender) delivered(ch *channel, d *Delivery) {
 	}
 }
 
-// maxLost is how many runs in a row may be lost with no message blamed.
+// maxLost is how many batches in a row may be lost with no message blamed.
 const maxLost = 16
 
 // A message that was not handled is tried again after 100 milliseconds, doubling up to a minute.
@@ -465,8 +465,8 @@ func permanent(err error) bool {
 	return false
 }
 
-// pin makes the actor bind the waiting messages of a channel to the target's incarnation, and then
-// sends them.
+// pin binds the waiting messages of a channel to the target's incarnation, in turns of the actor,
+// and then sends them.
 func (s *sender) pin(ch *channel) { s.bindMore(&binding{sender: s, channel: ch}) }
 
 func (s *sender) bindMore(b *binding) {
@@ -506,8 +506,8 @@ func (s *sender) post(w *kernel.Work) {
 	}
 }
 
-// settle makes the actor settle messages, and repeats that until it is durable. Until then their
-// rows stay.
+// settle settles messages in a turn of the actor, and repeats that until it is durable. Until then
+// their rows stay.
 func (s *sender) settle(set *settlement) {
 	n := len(set.handled) + len(set.failed)
 	s.post(&kernel.Work{Job: set, Finish: func(w *kernel.Work) {

@@ -20,7 +20,7 @@ func (s *sender) Busy() bool {
 	return s.working()
 }
 
-// working is busy.
+// working is Busy.
 //
 // REQUIRES: s.mu
 func (s *sender) working() bool {
@@ -56,8 +56,8 @@ func (s *sender) Leave() bool {
 	return true
 }
 
-// hold notes that a busy channel waits, until a time if that is known, and returns what ends the
-// wait.
+// hold records that a busy channel waits, until a time if that is known, and returns a function
+// that ends the wait.
 func (s *sender) hold(ch *channel, until time.Time) func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *sender) hold(ch *channel, until time.Time) func() {
 	}
 }
 
-// await makes a busy channel wait until its paused target is resumed.
+// await holds a busy channel until its paused target is resumed.
 func (s *sender) await(ch *channel) {
 	again := s.hold(ch, time.Time{})
 	name := "messages of "

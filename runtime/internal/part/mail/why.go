@@ -71,7 +71,7 @@ func oldestSend(pending int, rows *engine.Snapshot) (*MessageRecord, error) {
 	return &found[0].Record, nil
 }
 
-// A pendingSend describes the messages to one target that an actor has not got rid of.
+// A pendingSend describes an actor's unhandled messages to one target.
 type pendingSend struct {
 	target   host.Address
 	first    uint64 // the sequence of the first
@@ -84,7 +84,7 @@ type pendingSend struct {
 	reason   string
 }
 
-// outstanding returns what the sender has not got rid of, the oldest message first.
+// outstanding describes the sender's unhandled messages, the oldest message first.
 func (s *sender) outstanding() []pendingSend {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *sender) outstanding() []pendingSend {
 		})
 	}
 	slices.SortFunc(all, func(x, y pendingSend) int {
-		if x.held != y.held { // what waits before what is on its way
+		if x.held != y.held { // waiting channels come first
 			if x.held {
 				return -1
 			}
@@ -160,7 +160,7 @@ func ExplainSends(q *survey.Inquiry, oldest *MessageRecord) *host.Explanation {
 	return x
 }
 
-// oldestDead reads about the oldest message that was given up; nil if there is none.
+// oldestDead reads the oldest message that was given up; nil if there is none.
 func oldestDead(rows *engine.Snapshot) (*host.DeadLetter, error) {
 	start, end := keyspace.FailedSend.Range()
 	page, err := rows.List(engine.ListQuery{Start: start, End: end, Limit: 1})
@@ -174,8 +174,8 @@ func oldestDead(rows *engine.Snapshot) (*host.DeadLetter, error) {
 	return &m, nil
 }
 
-// undelivered adds to an explanation that n messages to other actors were given up. It is the
-// explanation if nothing else is waited for.
+// undelivered adds to an explanation that n messages to other actors were given up. That becomes
+// the explanation if the actor waits for nothing else.
 func undelivered(x *host.Explanation, n int, oldest *host.DeadLetter) {
 	if x.Details == nil {
 		x.Details = make(map[string]string)

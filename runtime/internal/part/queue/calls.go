@@ -265,9 +265,9 @@ func workers(t *kernel.Type, name string) (int, error) {
 	return i, err
 }
 
-// receiveNothing answers a worker of an actor that is not there: its queue is empty. A worker that
-// begins before the first send waits for it, and one that goes on after the end of the actor does
-// not bring it back.
+// receiveNothing answers a worker of an actor that does not exist: its queue is empty. A worker
+// that begins before the first send waits for it, and a worker that goes on after the actor's end
+// does not bring the actor back.
 func receiveNothing(t *kernel.Type, req *host.Request, notFound error) ([]byte, error) {
 	var in host.QueueReceiveInput
 	if err := wire.Decode(req.Method, req.Codec, req.Input, &in); err != nil {
@@ -313,7 +313,7 @@ func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec,
 	return out, nil
 }
 
-// noForm is why a message fails whose worker cannot read it.
+// noForm is why a message fails if its worker cannot read it.
 const noForm = "its body has no form in the codec of the worker"
 
 // present adds messages that were received of queue i to the output.
@@ -372,7 +372,7 @@ func queueNack(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.QueueNackI
 	return settleOutput(h, "nack", in.Queue, settled, lost, err)
 }
 
-// settleOutput notes that messages of a queue were settled.
+// settleOutput records that messages of a queue were settled.
 func settleOutput(t *kernel.Turn, op, name string, n int, lost []string, err error) (host.QueueSettleOutput, error) {
 	if n > 0 && err == nil {
 		QueueChange(t, op, name, func(d map[string]any) { d["count"] = n })

@@ -9,11 +9,11 @@ import (
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
 
-// maxDepthTime bounds how long one collection reads queues. The actors that it does not come to are
+// maxDepthTime bounds how long one collection reads queues. The actors that it does not reach are
 // counted.
 const maxDepthTime = 50 * time.Millisecond
 
-// depths counts, when it collects, the messages in the queues of awake actors. To count those of
+// depths counts the messages in the queues of awake actors when it collects. To count those of
 // sleeping actors it would have to read the whole store.
 type depths struct{ of *kernel.Kernel }
 
@@ -34,7 +34,7 @@ func (depths) Describe(ch chan<- *prometheus.Desc) {
 	ch <- unread
 }
 
-// A depth is what the queues of an actor type have.
+// A depth has the totals of the queues of an actor type.
 type depth struct {
 	pending, delayed, processing, dead int64
 	age                                time.Duration

@@ -34,14 +34,14 @@ type failedMessage struct {
 }
 
 // uncounted has the failed attempts of messages whose handlers took their cores with them: they
-// panicked or did not return. They are counted before the actor handles another message, whatever
-// has it run again. The zero value has none.
+// panicked or did not return. They are counted before the actor handles another message, regardless
+// of why it runs again. The zero value has none.
 type uncounted struct {
 	mu  sync.Mutex
 	all map[string][]*failedMessage // by the address of the actor
 }
 
-// add keeps a failed attempt. Those of actors that were destroyed meanwhile are forgotten in time.
+// add keeps a failed attempt. Those of actors destroyed meanwhile are forgotten in time.
 func (u *uncounted) add(addr host.Address, f *failedMessage) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -92,8 +92,8 @@ func activationOf(a *kernel.Actor) *queueActivation {
 	})
 }
 
-// astray is whether messages are ready in queues that this release does not declare. The actor is
-// woken at each start for them, because a release with their handlers may begin then.
+// astray records whether messages are ready in queues that this release does not declare. The actor
+// is woken at each start for them, because a release with their handlers may begin then.
 type astray uint8
 
 const (
@@ -102,7 +102,7 @@ const (
 	someAstray
 )
 
-// of returns it, after reading it the first time.
+// of returns the answer, after reading it the first time.
 func (a *astray) of(c *kernel.Core) (some bool, err error) {
 	if *a == notRead {
 		all, err := queuerows.AllStats(c.Rows)
@@ -124,7 +124,7 @@ type queueJob struct {
 	message   atomic.Pointer[host.Received] // the message that is being handled; also read when the turn is abandoned
 	recovered bool
 
-	// Of the message, and written before it.
+	// These are of the message, and written before it.
 	life  keyspace.ActorID
 	queue int
 	began time.Time
@@ -140,8 +140,8 @@ func (*queueJob) Traits(a *kernel.Actor) kernel.Traits {
 // Run implements kernel.Job.
 func (j *queueJob) Run(c *kernel.Core, w *kernel.Work) { handleQueues(c, w, j) }
 
-// pumped ends a job. If a message took the core with it, another job comes at once, which counts
-// the attempt.
+// pumped ends a job. If a message took the core with it, another job comes at once and counts the
+// attempt.
 func pumped(a *kernel.Actor, w *kernel.Work) {
 	j, own := w.Job.(*queueJob), queueDuty(a)
 	m := j.message.Load()
@@ -301,8 +301,8 @@ func quickQueues(a *kernel.Actor) bool {
 	return true
 }
 
-// handleNext handles the next message of a queue. last says that no other queue is known to have a
-// message. It returns an error if the queue cannot be read or written, but not if the handler
+// handleNext handles the next message of a queue. last: no other queue is known to have a message.
+// It returns an error if the queue cannot be read or written, but no error if only the handler
 // fails.
 func handleNext(c *kernel.Core, w *kernel.Work, j *queueJob, name string, last bool) (more bool, err error) {
 	i, _, err := queueOf(c.Actor.Type, name)
@@ -314,7 +314,7 @@ func handleNext(c *kernel.Core, w *kernel.Work, j *queueJob, name string, last b
 	j.message.Store(nil)
 	c.Actor.Type.Profile.Enter("queue", c.Actor.Type.Queues[i].Name, true)
 	ofJob := w.Span
-	w.Span = host.Untraced // until the message is read, whose trace its turns are of
+	w.Span = host.Untraced // until the message is read: its turns belong to the message's trace
 	_, err = c.RunTurn(w, c.Actor.Type.Queues[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
 		set := SetOf(h)
 		m, ok, err := set.Next(name)
@@ -325,7 +325,7 @@ func handleNext(c *kernel.Core, w *kernel.Work, j *queueJob, name string, last b
 		w.Span = m.Span // without one, a trace of its own begins
 		h.Begins()
 		if !ofJob.Decided() {
-			ofJob = w.Span // the commit that the messages of a job share is of the trace of the first
+			ofJob = w.Span // the messages of a job share a commit, which belongs to the trace of the first
 		}
 		found = true
 		j.life, j.queue, j.began = c.ID, i, start
@@ -383,7 +383,7 @@ func messageFailed(c *kernel.Core, w *kernel.Work, f *failedMessage) error {
 	return err
 }
 
-// disarmQueues removes the row that wakes the actor at a start, when no message waits for its
+// disarmQueues removes the row that wakes the actor at a start, because no message waits for its
 // handlers.
 func disarmQueues(c *kernel.Core, w *kernel.Work) error {
 	err := c.System(w, "queue", func(h *kernel.Turn) error {

@@ -9,8 +9,8 @@ import (
 
 // Messages to queues of other actors are sent under the name of queue.send.
 
-// CheckSend refuses what no queue of the type would ever take. That is found when it is sent, and
-// not when the message is given up.
+// CheckSend refuses messages that no queue of the type would take. So a handler gets the error when
+// it sends them, and not when they are given up.
 func CheckSend(target *kernel.Type, input []byte) error {
 	var in host.QueueSendInput
 	if err := wire.Decode(host.QueueSend, host.CBOR, input, &in); err != nil {
@@ -23,7 +23,7 @@ func CheckSend(target *kernel.Type, input []byte) error {
 	return err
 }
 
-// TakeSend puts into a queue what another actor has sent to it.
+// TakeSend puts the messages that another actor sent into a queue.
 func TakeSend(t *kernel.Turn, input []byte) error {
 	var in host.QueueSendInput
 	if err := wire.Decode(host.QueueSend, host.CBOR, input, &in); err != nil {

@@ -50,8 +50,8 @@ var _ interface {
 type queueReceiver interface {
 	// Refuses returns why messages must not be sent to one of its queues; nil if they may.
 	Refuses(c *kernel.Core, messages []host.Enqueue) error
-	// Told is called at the end of a turn, before its commit, when one of its queues has a message
-	// to receive.
+	// Told is called at the end of a turn, before its commit, if one of its queues has a message to
+	// receive.
 	Told(t *kernel.Turn, name string) error
 }
 
@@ -127,7 +127,7 @@ func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeQueue }
 // TakeUp implements kernel.Recoverer.
 func (*Part) TakeUp(a *kernel.Actor) *kernel.Work { return queueDuty(a).Item(true) }
 
-// Retry implements kernel.Retrier: it makes an actor handle its messages at once.
+// Retry implements kernel.Retrier: the actor handles its messages at once.
 func (*Part) Retry(s *kernel.Kernel, t *kernel.Type, addr host.Address, id keyspace.ActorID) error {
 	snap := s.Store.Snapshot(id)
 	defer snap.Close()
@@ -192,7 +192,7 @@ func SetOf(t *kernel.Turn) *queuerows.Set {
 	return h.set
 }
 
-// A keeper is a turn that keeps the bodies of messages which are given up.
+// A keeper is a turn that keeps the bodies of messages that are given up.
 type keeper Turn
 
 // Keep implements queuerows.Keeper. It leaves room for the dead letter: an entry may be written
@@ -334,7 +334,7 @@ func enqueue(t *kernel.Turn, name string, messages []host.Enqueue) ([]host.Sent,
 	return sent, nil
 }
 
-// QueueChange notes a change of a queue to publish.
+// QueueChange records a change of a queue to publish.
 func QueueChange(t *kernel.Turn, op, name string, more func(map[string]any)) {
 	t.Change(engine.ChangeQueue, name, func() any {
 		m := map[string]any{"op": op, "queue": name}

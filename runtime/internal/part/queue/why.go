@@ -22,7 +22,7 @@ func (*Part) Explain(q *survey.Inquiry, rows *engine.Snapshot) error {
 	return nil
 }
 
-// ExplainQueues adds what the counts of the queues, in the order of their names, say.
+// ExplainQueues adds explanations from the counts of the queues, in the order of their names.
 func ExplainQueues(q *survey.Inquiry, queues []host.QueueStats) {
 	for _, st := range queues {
 		if st.NextDue != nil && st.Delayed > 0 {
@@ -56,7 +56,7 @@ func explainQueued(st *host.QueueStats) *host.Explanation {
 }
 
 func explainForWorkers(st *host.QueueStats) *host.Explanation {
-	return &host.Explanation{Why: host.WhyWorkers, Since: st.Oldest, // what helps is no verb: start workers
+	return &host.Explanation{Why: host.WhyWorkers, Since: st.Oldest, // no verb helps: start workers
 		Text: fmt.Sprintf("%s for workers in its queue %s: start workers that receive from it.",
 			survey.Count(int(st.Pending), "message waits", "messages wait"), st.Queue),
 		Details: map[string]string{"queue": st.Queue, "pending": strconv.FormatInt(st.Pending, 10)}}

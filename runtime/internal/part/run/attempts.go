@@ -129,7 +129,7 @@ func (t *attempt) Run() (next kernel.Assignment, ok bool) {
 	return t.next, t.next.Actor != nil
 }
 
-// drop counts an attempt that does not begin as returned: the next run may wait for it.
+// drop counts an attempt that does not begin as returned: the next run may wait for that.
 func (t *attempt) drop() {
 	t.flow.returned.Add(1)
 	RunOf(t.Actor()).Ask()

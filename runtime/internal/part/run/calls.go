@@ -46,7 +46,7 @@ func (*Part) Methods() []*call.Method {
 	}
 }
 
-// runVerb makes a built-in method that does something to the run.
+// runVerb makes a built-in method that controls the run.
 func runVerb(m method.Typed[host.WorkflowControlInput, method.None]) *call.Method {
 	return call.Act(m, func(c *kernel.Core, h *kernel.Turn, _ host.Codec,
 		in *host.WorkflowControlInput) (method.None, error) {
@@ -85,7 +85,7 @@ func importRun(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.WorkflowIm
 	return started, runBegun(c, h)
 }
 
-// flushFor commits the earlier turns of the actor that asks: the run may wait for what they sent.
+// flushFor commits the earlier turns of the actor that calls: the run may wait for their messages.
 func flushFor(on kernel.Target) error {
 	if on.From != nil && on.From.Kind == kernel.FromTurn {
 		return on.From.Waiter.Flush()
@@ -132,8 +132,8 @@ func runStatus(s *kernel.Kernel, ctx context.Context, on kernel.Target,
 	return st, err
 }
 
-// veil is a failure as callers read it that are not operators: without the text of an error that
-// has no code, also of one around it that has, unless an operator wrote it.
+// veil returns a failure for callers that are not operators. It leaves out the text of an error
+// without a code, even inside an error that has one, unless an operator wrote it.
 func veil(f *wfhost.Failure) *wfhost.Failure {
 	switch {
 	case f == nil || f.Reason == "terminated" || f.Code != "" && f.Own == "":
@@ -144,7 +144,7 @@ func veil(f *wfhost.Failure) *wfhost.Failure {
 	return &wfhost.Failure{Reason: f.Reason, Message: "the error is shown to operators only"}
 }
 
-// showRun has payloads shown in answers that are JSON.
+// showRun presents payloads for answers that are JSON.
 func showRun(codec host.Codec, st *wfhost.RunStatus, entries []wfhost.HistoryEntry) {
 	if codec != host.JSON {
 		return

@@ -23,35 +23,35 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// A run that waits is not in memory, so code that it does not fit shows only when something wakes
-// it, which may be never: a message to a queue that has another name now wakes nothing. After a
-// start with other code the node therefore wakes every run that lives once: its replay finds a
-// divergence, and records it as usual. That is paced, and the store says how far it is.
+// A run that waits is not in memory. So if code does not fit it, that shows only when something
+// wakes it, which may be never: a message to a queue that was renamed wakes nothing. After a start
+// with other code the node therefore wakes every live run once: its replay finds a divergence, and
+// records it as usual. The comparison is paced, and the store has its progress.
 
 const (
 	// comparePace is how long the comparison waits between two runs, and between two pages of
 	// actors.
 	comparePace = 5 * time.Millisecond
-	// comparePage is how many actors it looks at, which is cheap, at a time.
+	// comparePage is how many actors it looks at at a time, which is cheap.
 	comparePage = 100
 	// compareSlots bounds the runs that it waits for.
 	compareSlots = 4
-	// compareSaves is how often it stores how far it is.
+	// compareSaves is how often it stores its progress.
 	compareSaves = 10 * time.Second
 )
 
 // comparedNote names the note in the store that has the comparison of a namespace.
 const comparedNote = "compared with code: "
 
-// A comparison says how far the runs of a namespace were compared with the code of a program.
+// A comparison is how far the runs of a namespace were compared with the code of a program.
 type comparison struct {
 	_ struct{} `cbor:",toarray"`
 	// Code is the program's identity.
 	Code []byte
-	// Done: all were. Else those before Cursor in the list of Type, and those of types before it.
+	// Done: all were compared. Else those before Cursor in the list of Type and of types before it.
 	Done         bool
 	Type, Cursor string
-	// Skipped: some of them could not be read, or their actors not be woken. The store does not say
+	// Skipped: some runs could not be read, or their actors not be woken. The store does not say
 	// which.
 	Skipped bool
 }
@@ -70,7 +70,7 @@ type comparing struct {
 // errStops ends a comparison because the node stops.
 var errStops = errors.New("run: the node stops")
 
-// compareRuns wakes the runs that live if the node was started with other code than that which they
+// compareRuns wakes the live runs, if the node was started with other code than the code that they
 // were last compared with.
 func compareRuns(s *kernel.Kernel) {
 	types := typesWithRuns(s)
@@ -106,7 +106,7 @@ func (p *comparing) run(types []*kernel.Type) error {
 	}
 	if note == nil || record.Decode(note, &p.comparison) != nil || !bytes.Equal(p.Code, code) {
 		p.comparison = comparison{Code: code}
-		if note != nil { // the code before is no longer what the runs were compared with
+		if note != nil { // the code before is no longer the one that the runs were compared with
 			if err := p.save(); err != nil {
 				return err
 			}
@@ -186,8 +186,8 @@ func (p *comparing) compareType(t *kernel.Type) error {
 	}
 }
 
-// wake replays a run. An actor that cannot be woken is not tried again: were all broken, they would
-// keep the node busy.
+// wake replays a run. An actor that cannot be woken is not tried again: if all were broken, they
+// would keep the node busy.
 func (p *comparing) wake(t *kernel.Type, addr host.Address) {
 	a := p.s.ActorAt(t, addr)
 	if a == nil {
@@ -200,7 +200,7 @@ func (p *comparing) wake(t *kernel.Type, addr host.Address) {
 		if w.Err == nil {
 			ran(w)
 		} else if code := host.CodeOf(w.Err); !w.Paused && code != host.NotFound && code != host.Destroyed {
-			p.skipped.Add(1) // the run of a paused actor is replayed when that is resumed
+			p.skipped.Add(1) // the run of a paused actor is replayed when the actor is resumed
 		}
 		<-p.slots
 	}
@@ -242,7 +242,7 @@ func (p *comparing) settle() bool {
 	return true
 }
 
-// save stores how far the comparison is.
+// save stores the progress of the comparison.
 func (p *comparing) save() error {
 	value, err := record.Encode(&p.comparison)
 	if err != nil {
@@ -252,8 +252,8 @@ func (p *comparing) save() error {
 	return p.s.Store.SetNote(comparedNote+p.s.Options.Namespace, value)
 }
 
-// codeOf identifies the code of the program, as far as runs may notice it: the executable, and what
-// of the types may depend on the configuration.
+// codeOf identifies the code of the program, as far as runs may notice it: the executable, and the
+// properties of the types that may depend on the configuration.
 func codeOf(types []*kernel.Type) []byte {
 	h := sha256.New()
 	h.Write(executable())
@@ -276,10 +276,10 @@ func codeOf(types []*kernel.Type) []byte {
 	return h.Sum(nil)
 }
 
-// executable returns the hash of the program's file, or random bytes if that cannot be read: then
-// each start is one with other code.
+// executable returns the hash of the program's file, or random bytes if the file cannot be read:
+// then each start counts as one with other code.
 var executable = sync.OnceValue(func() []byte {
-	name, err := "/proc/self/exe", error(nil) // also if another file has replaced it since
+	name, err := "/proc/self/exe", error(nil) // even if another file has replaced it since
 	if runtime.GOOS != "linux" {
 		name, err = os.Executable()
 	}

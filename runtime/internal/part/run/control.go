@@ -56,7 +56,7 @@ func runBegun(c *kernel.Core, h *kernel.Turn) error {
 	return nil
 }
 
-// controlRun does something to the run in a turn.
+// controlRun controls the run in a turn.
 func controlRun(c *kernel.Core, h *kernel.Turn, in host.RunControl) error {
 	if n := len(in.Reason); n > park.MaxReason {
 		return host.OverLimit("bytes of the reason", park.MaxReason, int64(n)).With("field", "reason")
@@ -99,8 +99,8 @@ func controlRun(c *kernel.Core, h *kernel.Turn, in host.RunControl) error {
 	return runControlled(c, h, anew)
 }
 
-// runControlled records what a turn has written about a run. anew: the run in memory no longer
-// matches the store.
+// runControlled records the changes of a turn to a run. anew: the run in memory no longer matches
+// the store.
 func runControlled(c *kernel.Core, h *kernel.Turn, anew bool) error {
 	h.Notify(runTopic)
 	f := flowOf(c)

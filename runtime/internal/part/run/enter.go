@@ -7,19 +7,19 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// cautionTime is how long after a start that follows an unclean end runs are counted before they go
-// on. It bounds the cost of counting. A run that ends the process does that soon after a start,
+// cautionTime is how long runs are counted before they go on, after a start that follows an unclean
+// end. It bounds the cost of counting. A run that ends the process does that soon after a start,
 // because its next work is due by then.
 const cautionTime = 10 * time.Minute
 
-// An entering is where a run stands that is counted before it goes on: see wfhost.Run.Enter.
+// An entering is the count of a run before it goes on: see wfhost.Run.Enter.
 type entering struct {
 	asked bool        // the count was written
 	known atomic.Bool // it is durable
 }
 
-// markRunning notes in the store that the node runs, and whether the one before ended without
-// notice.
+// markRunning records in the store that the node runs, and reads whether the one before ended
+// without notice.
 func (p *Part) markRunning(s *kernel.Kernel) {
 	unclean, err := s.Store.MarkRunning()
 	if err != nil {
@@ -32,10 +32,10 @@ func (p *Part) markRunning(s *kernel.Kernel) {
 	}
 }
 
-// markStopped notes in the store that the node stops in order.
+// markStopped records in the store that the node stops in order.
 func (p *Part) markStopped(s *kernel.Kernel) {
 	if !p.marked || s.Store.Err() != nil {
-		return // it is not said, or the store takes no writes
+		return // it is not marked, or the store takes no writes
 	}
 	if err := s.Store.MarkStopped(); err != nil {
 		s.Logger.Error("note in the store that the node stops", "error", err)

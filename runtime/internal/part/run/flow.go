@@ -51,7 +51,7 @@ type flow struct {
 	// blamed: the run in memory must record its entry of runPart.blames.
 	blamed bool
 	// outstanding counts the started attempts whose return the run has not seen; returned counts
-	// the others.
+	// the rest.
 	outstanding int64
 	returned    atomic.Int64
 	// enter is of the next Advance of the run in memory.
@@ -68,15 +68,15 @@ type flow struct {
 	retired  engine.Version
 }
 
-// flowRows is a flow's memory of its rows.
+// flowRows caches the rows of a flow.
 type flowRows struct {
 	asOf  engine.Version // of the write set, when it was last changed
 	known bool           // the record was looked for
 	live  bool
 	size  int32 // of rec as it is stored, in bytes
 	rec   runRecord
-	// listed is the reason with which the node's lists have the run: that of its pause,
-	// listedFailed, or "" for not at all.
+	// listed is the reason under which the node's lists have the run: that of its pause,
+	// listedFailed, or "" if they do not have it.
 	listed string
 }
 
@@ -177,7 +177,7 @@ func (f *flow) leaveRun() {
 	}
 }
 
-// staleRun gives up the run in memory: what is stored has changed under it.
+// staleRun gives up the run in memory: the stored run has changed.
 func staleRun(c *kernel.Core) {
 	f := flowOf(c)
 	if f.run == nil || f.stale {

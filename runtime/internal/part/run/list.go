@@ -26,8 +26,8 @@ import (
 // listedFailed is the reason of the rows of runs that have failed. No pause has it.
 const listedFailed = "failed"
 
-// maxRowsRead is how many rows of the list one page looks at, so that a query which selects few
-// does not last.
+// maxRowsRead is how many rows of the list one page looks at. It bounds the time of a query that
+// selects few.
 const maxRowsRead = 10_000
 
 // maxListedText is how many bytes of a report or failure a list shows.
@@ -41,8 +41,8 @@ func listedDue(reason string) int64 {
 	return keyspace.PausedRunsDue
 }
 
-// listRun puts the actor's run into the node's list with a reason, or takes it out with "". When
-// that is durable it is logged and counted.
+// listRun puts the actor's run into the node's list with a reason, or removes it with "". It is
+// logged and counted when that is durable.
 func listRun(c *kernel.Core, h *kernel.Turn, reason string) error {
 	f := flowOf(c)
 	was := f.listed

@@ -11,9 +11,9 @@ import (
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
-// The methods under which the runs of two actors send to each other, which cannot be called:
-// runDeliver starts a child, and creates its actor; runAsk asks a child how it ended, and fails if
-// its actor is gone; runTell is everything else, which is dropped if there is no actor.
+// The methods under which the runs of two actors send to each other. They cannot be called.
+// runDeliver starts a child, and creates its actor. runAsk asks a child how it ended, and fails if
+// its actor is gone. runTell is everything else, and is dropped if there is no actor.
 const (
 	runDeliver = "workflow.deliver"
 	runAsk     = "workflow.ask"
@@ -47,7 +47,7 @@ func HandleMessages(p *mail.Part) {
 	})
 }
 
-// runUndeliverable tells the run that sent a message that it cannot be handled.
+// runUndeliverable notifies the run that sent a message that the message cannot be handled.
 func runUndeliverable(t *kernel.Turn, m *mail.MessageRecord, e *host.Error) error {
 	out := wfhost.Outgoing{To: workflow.Destination{Type: m.Type, Key: m.Key}, Body: m.Input}
 	if err := tolerate(t.Core, wfhost.Undeliverable(&RunRows{H: t, exempt: true}, &out, e)); err != nil {

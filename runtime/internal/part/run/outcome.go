@@ -13,7 +13,7 @@ import (
 // maxOutcome is the largest output that is kept in memory, in bytes.
 const maxOutcome = 1 << 10
 
-// An outcome is the answer to callers that ask for the result of a run. Immutable.
+// An outcome is the answer to callers that wait for the result of a run. Immutable.
 type outcome struct {
 	run      string
 	workflow string
@@ -45,16 +45,16 @@ func (o *outcome) result(on kernel.Target) (out host.WorkflowResultOutput, err e
 // then reads no row.
 //
 // Invariant: what it holds is durable, and no later turn has written that the run begins, ends, or
-// goes on after its end. So it is forgotten in a turn, before the commit of that, and set when a
-// commit is durable.
+// goes on after its end. So a turn forgets it before its commit, and it is set when a commit is
+// durable.
 type known struct {
 	mu     sync.Mutex
 	of     *outcome
-	writes uint64 // turns of events of the run's life, to tell whether what was written is still so when it is durable
+	writes uint64 // turns with events of the run's life, to check whether a write is still the last when it is durable
 	lives  bool   // the last of them began a run
 }
 
-// wrote notes that a turn writes the state of the run, and returns the number of that.
+// wrote records that a turn writes the state of the run, and returns the number of that write.
 func (k *known) wrote(s wfhost.State) uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -66,11 +66,11 @@ func (k *known) wrote(s wfhost.State) uint64 {
 	return k.writes
 }
 
-// forget notes that a turn removes rows of the run.
+// forget records that a turn removes rows of the run.
 func (k *known) forget() { k.wrote(wfhost.StatePending) }
 
-// keep sets what a turn has made of the run when that is durable. writes is the number of its write
-// of the state: if another one came since, the actor was taken away from the turn.
+// keep sets the outcome of a turn when the turn is durable. writes is the number of its write of
+// the state: if another one came since, the actor was taken away from the turn.
 func (k *known) keep(h *kernel.Turn, o *outcome, writes uint64) {
 	k.mu.Lock()
 	if k.writes == writes {
@@ -86,12 +86,12 @@ func (k *known) keep(h *kernel.Turn, o *outcome, writes uint64) {
 	})
 }
 
-// began notes a run that a turn has written.
+// began records a run that a turn has written.
 func (k *known) began(h *kernel.Turn, id string, writes uint64) {
 	k.keep(h, &outcome{run: id, state: wfhost.StateRunning}, writes)
 }
 
-// completed notes the result of a run that has come to its end.
+// completed records the result of a run that has come to its end.
 func (k *known) completed(h *kernel.Turn, st *wfhost.RunStatus, writes uint64) {
 	if st != nil && len(st.Output) <= maxOutcome {
 		k.keep(h, &outcome{run: st.ID, workflow: st.Workflow, state: st.State, output: bytes.Clone(st.Output)}, writes)

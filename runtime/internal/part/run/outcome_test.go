@@ -82,7 +82,7 @@ func TestLargeOutputsAreNotKeptInMemory(t *testing.T) {
 func TestTurnThatLostItsActorDoesNotHideLaterWrites(t *testing.T) {
 	var k known
 	begins := k.wrote(wfhost.StatePending)
-	h := new(kernel.Turn) // the actor is taken away, and on the next core the run of before ends
+	h := new(kernel.Turn) // the actor is taken away, and on the next core the earlier run ends
 	k.completed(h, &wfhost.RunStatus{ID: "1", State: wfhost.StateCompleted}, k.wrote(wfhost.StateCompleted))
 	for _, c := range h.After {
 		c.Durable()

@@ -25,8 +25,8 @@ import (
 
 // Part is the part for the workflow run.
 type Part struct {
-	// blames has, by Actor.Key, why to pause a run that took its actor's goroutine for good, until
-	// the pause is recorded.
+	// blames has, by Actor.Key, the reason to pause a run that took its actor's goroutine for good,
+	// until the pause is recorded.
 	blames sync.Map
 	// marked: the store says that the node runs. Until cautious, runs are counted before they go
 	// on; zero for never. process names this process in the counts.
@@ -176,11 +176,11 @@ func runPace(t *kernel.Type) *pace.Average { return &runTypeOf(t).pace }
 type runActor struct {
 	duty.Duty
 	// Attempts counts begun attempts of workflow steps that were neither returned nor given up,
-	// also of abandoned cores: until then a run does not begin the next one.
+	// even of abandoned cores: until then a run does not begin the next one.
 	Attempts atomic.Int32
 	armed    atomic.Bool // the run has work that only a row at 0 of the wake index shows
 	known    known
-	news     func() // ask; made once, because each step of a run hands it out
+	news     func() // Ask; made once, because each step of a run uses it
 }
 
 // RunOf returns the part's data of an actor.
@@ -201,7 +201,7 @@ func (r *runActor) Busy() bool { return r.Attempts.Load() > 0 }
 // Leave implements kernel.Resident.
 func (r *runActor) Leave() bool { return !r.Busy() }
 
-// Lost implements kernel.Survivor: the next core goes on with the run.
+// Lost implements kernel.Survivor: the next core continues the run.
 func (r *runActor) Lost() {
 	if r.armed.Load() {
 		r.Retry(nil)

@@ -21,9 +21,9 @@ func (*Part) Told(t *kernel.Turn, queue string) error {
 	return nil
 }
 
-// Refuses implements queue.queueReceiver: messages whose senders wait for a reply are refused if
-// the run is over, because it will not answer. An actor that has not had a run may get one that
-// does.
+// Refuses implements queue.queueReceiver: it refuses messages whose senders wait for a reply if the
+// run is over, because it will not answer. An actor that has not had a run may get one that
+// answers.
 func (*Part) Refuses(c *kernel.Core, messages []host.Enqueue) error {
 	if !slices.ContainsFunc(messages, func(m host.Enqueue) bool { return m.WantReply }) {
 		return nil

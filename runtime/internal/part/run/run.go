@@ -29,7 +29,7 @@ type runRecord struct {
 	Asked bool
 	// Children: it waits for runs of other actors.
 	Children bool
-	// Listed is the reason with which the node's list of paused runs has the run, "" if it is not
+	// Listed is the reason under which the node's list of paused runs has the run, "" if it is not
 	// paused.
 	Listed string
 }
@@ -51,7 +51,7 @@ const (
 	maxAhead = 32
 )
 
-// errUndone undoes a turn in which a function of the user failed; the run has recorded that.
+// errUndone undoes a turn in which a function of the user failed; the run has recorded the failure.
 var errUndone = errors.New("run: the turn is undone for the run")
 
 // readRun reads the record of a live run, and its size in bytes.
@@ -78,7 +78,7 @@ func (d *runDue) Run(c *kernel.Core, w *kernel.Work) {
 	c.Due(w, row, func() error { return fireRun(c, w, row) })
 }
 
-// fireRun advances a run whose time has come.
+// fireRun advances a run that is due.
 func fireRun(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	f := flowOf(c)
 	if err := flowKnown(c); err != nil {
@@ -92,8 +92,8 @@ func fireRun(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	if err == nil && f.live && f.rec.Due == row.Due && f.enter != nil && f.enter.asked {
 		err = fault.Unavailable("the run goes on as soon as it is durable that it does")
 	} else if err == nil && f.live && f.rec.Due == row.Due {
-		// It waits for attempts of the run that was, or for the actor's sleep. The row is tried
-		// again later, not at once.
+		// It waits for attempts of the run before, or for the actor's sleep. The row is tried again
+		// later, not at once.
 		err = fault.Unavailable("the run has not taken notice of the time")
 	}
 	return err
@@ -104,10 +104,10 @@ type runJob uint8
 
 const (
 	runRecovered runJob = 1 << iota // the row at 0 stands
-	runHurried                      // at once, although it is paused until later
+	runHurried                      // at once, even if paused until later
 )
 
-// workKind is the kind of work that a run is, for profiles and metrics.
+// workKind is the kind of a run's work, for profiles and metrics.
 const workKind = "workflow"
 
 func newRunJob(recovered bool) kernel.Job {
@@ -138,7 +138,7 @@ func (j runJob) Run(c *kernel.Core, w *kernel.Work) {
 	c.Respond(w, nil, err)
 }
 
-// Follow implements kernel.Follower: it advances the run in the group of the work that made that
+// Follow implements kernel.Follower: it advances the run in the group of the work that made it
 // necessary.
 func (f *flow) Follow(c *kernel.Core) {
 	a := c.Actor
@@ -146,7 +146,7 @@ func (f *flow) Follow(c *kernel.Core) {
 		return
 	}
 	if c.Quiet || a.Kernel.Pauses.Of(a.Key) != nil {
-		RunOf(a).Ask() // it is parked on its way, or wakes the actor
+		RunOf(a).Ask() // it is parked in the mailbox, or wakes the actor
 		return
 	}
 	if (c.Group.Changed || c.Holds()) && !runPace(a.Type).Quick(1) {
@@ -235,7 +235,7 @@ func workflowIndex(t *kernel.Type, name string) int {
 	return -1
 }
 
-// noWorkflow returns the error of a run that the actor's type cannot have.
+// noWorkflow returns the error for a run that the actor's type cannot have.
 func noWorkflow(c *kernel.Core, name string) error {
 	return host.Errorf(host.NotFound, "actor type %q has no workflow %q", c.Actor.Type.Type, name).
 		With("workflow", name)
@@ -299,7 +299,7 @@ func advance(c *kernel.Core, w *kernel.Work) (again bool, err error) {
 			f.refused = nil // the pause itself could not be written
 		}
 		if f.refused != nil {
-			return true, nil // the run is paused and shows it, instead of trying in vain unseen
+			return true, nil // the run is paused and shows it, instead of trying in vain
 		}
 		return false, err
 	}
@@ -338,8 +338,8 @@ func advance(c *kernel.Core, w *kernel.Work) (again bool, err error) {
 	return out.Again, nil
 }
 
-// refusedForGood returns an error if the run's code would make a turn that failed with err fail in
-// the same way again.
+// refusedForGood returns an error if a turn that failed with err would fail in the same way again,
+// because of the run's code.
 func refusedForGood(s *kernel.Kernel, err error) error {
 	e, _ := s.PublicError(err)
 	switch e.Code {
@@ -355,8 +355,7 @@ func leaving(c *kernel.Core) bool {
 	return c.Actor.Kernel.Draining.Load() || task.CrewOf(c).Dismissed()
 }
 
-// settleRun writes the rows that say what wakes the run, and starts its attempts when the turn is
-// durable.
+// settleRun writes the rows that wake the run, and starts its attempts when the turn is durable.
 func settleRun(c *kernel.Core, h *kernel.Turn, out *wfhost.Outcome, running int64, leaving bool) error {
 	if h.Changed() {
 		runTurnOf(h).tellSteps()
@@ -374,7 +373,7 @@ func settleRun(c *kernel.Core, h *kernel.Turn, out *wfhost.Outcome, running int6
 	}
 	busy := running > 0 || len(out.Launch) > 0 || out.Unlaunched || out.Again || flowOf(c).pending
 	if leaving && busy {
-		// What is not done goes on soon, if the node goes on at all.
+		// The rest goes on soon, if the node goes on at all.
 		if soon := h.Start.UnixMilli() + runRetryMin.Milliseconds(); rec.Due == 0 || soon < rec.Due {
 			rec.Due = soon
 		}
@@ -424,7 +423,7 @@ func keepRun(c *kernel.Core, h *kernel.Turn, rec runRecord) error {
 
 // armRun sets or clears the row that a restart finds.
 func armRun(c *kernel.Core, h *kernel.Turn, on bool) {
-	// a turn that changes nothing else is not made for a row that is hardly there
+	// a turn that changes nothing else is not made for a row that is probably absent
 	if on || c.Standing.Of(keyspace.WakeRun) == standing.Armed || h.Changed() {
 		c.Arm(keyspace.WakeRun, on)
 	}
@@ -477,7 +476,7 @@ const (
 	runEndedTopic = "workflow ended"
 )
 
-// runNews notes, at the end of a turn, that the run has something to examine.
+// runNews records, at the end of a turn, that the run has something to examine.
 func runNews(c *kernel.Core, h *kernel.Turn) {
 	f := flowOf(c)
 	if f.live {
@@ -489,7 +488,7 @@ func runNews(c *kernel.Core, h *kernel.Turn) {
 // Watches implements kernel.Watcher.
 func (*Part) Watches(t *kernel.Type) bool { return len(t.Workflows) > 0 }
 
-// StateChanged implements kernel.Watcher: it is runNews for a state that has changed.
+// StateChanged implements kernel.Watcher: it calls runNews for a changed state.
 func (*Part) StateChanged(h *kernel.Turn) error {
 	c := h.Core
 	if flowOf(c).advancing {
@@ -530,7 +529,7 @@ func (*Part) Destroy(t *kernel.Turn) error {
 	return tolerate(c, wfhost.Destroyed(&RunRows{H: t, sealed: true}))
 }
 
-// tolerate logs that a run's rows cannot be read, where that must not stop the actor.
+// tolerate logs that a run's rows cannot be read, where this must not stop the actor.
 func tolerate(c *kernel.Core, err error) error {
 	if _, ok := errors.AsType[*wfhost.CorruptError](err); !ok && !errors.Is(err, wfhost.ErrLetter) {
 		return err
@@ -540,8 +539,8 @@ func tolerate(c *kernel.Core, err error) error {
 	return nil
 }
 
-// Risen implements kernel.Riser: it advances the run of an actor that has just been woken, if the
-// run waits for runs of other actors: it asks them for results that were lost.
+// Risen implements kernel.Riser: it advances the run of a woken actor if the run waits for runs of
+// other actors: it asks them for results that were lost.
 func (*Part) Risen(c *kernel.Core) error {
 	if len(c.Actor.Type.Workflows) == 0 {
 		return nil

@@ -16,25 +16,24 @@ type advancing struct {
 	stall
 }
 
-// A stall is what the watchdog has seen of a workflow function that does not move. Only the
+// A stall has the watchdog's observations of a workflow function that does not move. Only the
 // watchdog uses it.
 type stall struct {
 	moves   uint64
 	since   time.Time // when the watchdog saw moves first
 	seen    int       // how often
 	flushed bool
-	// How often a function of the run was found at work, and how often the node was, or the store.
+	// How often a function of the run was found at work, and how often the node or the store was.
 	theirs, ours int
 }
 
-// stallLooks is how often the watchdog must find a function in the same place before it is said to
-// block: on a machine that is so busy that the watchdog does not run either, time alone tells
-// nothing.
+// stallLooks is how often the watchdog must find a function in the same place before it counts as
+// blocked. Time alone is no proof: on a busy machine the watchdog does not run either.
 const stallLooks = 4
 
 // Observe implements kernel.Observer: it looks at the run that advances in the turn, if one does.
-// It gives up a run whose function blocks, which holds the actor's goroutine for good. A function
-// that computes has the turn's whole time.
+// It gives up a run whose function blocks, because that holds the actor's goroutine for good. A
+// function that computes has the turn's whole time.
 func (h *Turn) Observe(now time.Time) (next time.Duration, ended bool) {
 	run := h.run.Load()
 	if run == nil {
@@ -88,14 +87,14 @@ func (h *Turn) Observe(now time.Time) (next time.Duration, ended bool) {
 
 // Overdue implements kernel.Observer.
 func (h *Turn) Overdue(now time.Time, where string) {
-	if run := h.run.Load(); run != nil && run.theirs >= run.ours { // else it is a slow disk, which is over some time
+	if run := h.run.Load(); run != nil && run.theirs >= run.ours { // else a slow disk is the cause, which ends
 		h.blame(run, fmt.Sprintf("a function of the run did not return within %s",
 			now.Sub(h.K.Start).Round(time.Second)), stacks.Of(where))
 	}
 }
 
-// blame has the next core pause the run, which only an operator resumes: each try leaves a
-// goroutine behind.
+// blame makes the next core pause the run. Only an operator resumes it: each try leaves a goroutine
+// behind.
 func (h *Turn) blame(run *advancing, text, stack string) {
 	run.Abandon()
 	text += "\n\n" + stack

@@ -17,7 +17,7 @@ import (
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
-// A RunRows is a turn as a workflow run sees it, as wfhost.Turn.
+// A RunRows is a turn for a workflow run, as wfhost.Turn.
 type RunRows struct {
 	H *kernel.Turn
 	// exempt: writes count towards the actor's quota, but are not refused for it.
@@ -73,8 +73,8 @@ type scanner interface {
 	Scan(start, end []byte, f func(key, value []byte) bool) error
 }
 
-// scanRows visits rows a part at a time, because visit may read others meanwhile, which a scan of
-// the store does not allow.
+// scanRows visits rows a part at a time, because visit may read others meanwhile; a scan of the
+// store does not allow that.
 func scanRows(rows scanner, start, end []byte, visit func(key, value []byte) error) error {
 	const most, mostBytes = 512, 1 << 20
 	var buf []byte
@@ -114,8 +114,7 @@ func scanRows(rows scanner, start, end []byte, visit func(key, value []byte) err
 	}
 }
 
-// storedRows is the rows of a run as the actor's write set has them, outside of a turn, as
-// wfhost.Reader.
+// storedRows is the rows of a run in the actor's write set, outside of a turn, as wfhost.Reader.
 type storedRows struct{ *engine.WriteSet }
 
 // Get implements wfhost.Reader.
@@ -129,7 +128,7 @@ func (s storedRows) Scan(start, end []byte, visit func(key, value []byte) error)
 	return scanRows(s.WriteSet, start, end, visit)
 }
 
-// storedRun is the rows of a run as of a snapshot, as wfhost.Reader.
+// storedRun is the rows of a run in a snapshot, as wfhost.Reader.
 type storedRun struct{ *engine.Snapshot }
 
 // Get implements wfhost.Reader.
@@ -215,7 +214,7 @@ func (t *RunRows) DeleteRange(start, end []byte) error {
 	return err
 }
 
-// wrote notes that rows of the run were written, if they were. A turn publishes that once.
+// wrote records that rows of the run were written, if changed. A turn publishes that once.
 //
 // REQUIRES: t.h.mu
 func (t *RunRows) wrote(changed bool) {

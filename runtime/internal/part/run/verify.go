@@ -10,16 +10,16 @@ import (
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
-// A VerifiedRun is a run that lives, and whether its code still fits its history.
+// A VerifiedRun is a live run, with the result of a check whether its code still fits its history.
 type VerifiedRun struct {
 	host.Address
 	Status wfhost.RunStatus
-	// Report is of the replay; Err why there was none.
+	// Report is of the replay; Err is why there was none.
 	Report wfhost.Report
 	Err    error
 }
 
-// VerifyRuns replays every run of a store that lives, of the actor types of behaviors, and writes
+// VerifyRuns replays every live run of a store, of the actor types of behaviors, and writes
 // nothing. visit is called with each; its error ends it.
 func VerifyRuns(ctx context.Context, store *engine.Store, namespace string,
 	behaviors []*host.Behavior, visit func(*VerifiedRun) error) error {
@@ -56,7 +56,7 @@ func VerifyRuns(ctx context.Context, store *engine.Store, namespace string,
 	return nil
 }
 
-// verify replays the run of an actor; nil if it has none that lives.
+// verify replays the live run of an actor; nil if it has none.
 func verify(t *kernel.Type, store *engine.Store, namespace string, addr host.Address) (*VerifiedRun, error) {
 	id, ok, err := store.Lookup(engine.Identity{Namespace: namespace, Type: addr.Type, Key: addr.Key})
 	if err != nil || !ok {

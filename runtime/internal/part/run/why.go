@@ -46,13 +46,13 @@ func (*Part) Explain(q *survey.Inquiry, rows *engine.Snapshot) error {
 	return nil
 }
 
-// ExplainRun adds what the status of a run says.
+// ExplainRun adds explanations from the status of a run.
 func ExplainRun(q *survey.Inquiry, st *wfhost.RunStatus) {
 	q.Ask(survey.RankRunPaused, func() *host.Explanation { return explainPause(st) })
 	q.Ask(survey.RankRunWaits, func() *host.Explanation { return explainWait(st) })
 }
 
-// explainPause explains a run that does not go on.
+// explainPause explains a run that is paused.
 func explainPause(st *wfhost.RunStatus) *host.Explanation {
 	p := st.Pause
 	if p == nil {

@@ -133,7 +133,7 @@ func (h Turn) CancelSchedule(name, instance string) (bool, error) {
 	return ok, err
 }
 
-// scheduleChange notes what happened to a schedule, as of an alarm.
+// scheduleChange records a change of a schedule to publish, like one of an alarm.
 //
 // REQUIRES: t.Mu
 func scheduleChange(t *kernel.Turn, op, name, instance string, due *time.Time) {
@@ -146,7 +146,7 @@ func scheduleChange(t *kernel.Turn, op, name, instance string, due *time.Time) {
 	})
 }
 
-// A scheduleFiring is a row of a schedule that is due, on its way through its actor's mailbox.
+// A scheduleFiring is a due row of a schedule, on its way through its actor's mailbox.
 type scheduleFiring struct {
 	row engine.Wake
 	// failed is a run that must be recorded, because its failure ended the core; nil to run the
@@ -170,7 +170,7 @@ func (f *scheduleFiring) Run(c *kernel.Core, w *kernel.Work) {
 // abandoned.
 type failedRun struct {
 	cause             *host.Error
-	reason            string // for operators; "" for that of cause
+	reason            string // for operators; "" for the text of cause
 	started, finished time.Time
 }
 
@@ -289,7 +289,7 @@ func (p *Part) keepFailed(id string, r *failedRun) {
 	p.FailedRuns[id] = r
 }
 
-// givenNumbers tells a number of a request that is 0 from one that is not there.
+// givenNumbers tells a number 0 in a request from an absent one.
 type givenNumbers struct {
 	host.Schedule
 	Every    *int64 `json:"every_ms,omitempty"`
@@ -379,7 +379,7 @@ func (*Part) Methods() []*call.Method {
 	}
 }
 
-// triggerSchedule has a schedule run now, besides its ticks.
+// triggerSchedule makes a schedule run now, besides its ticks.
 func triggerSchedule(t *kernel.Turn, name, instance string) (host.Schedule, error) {
 	if err := t.Enter(); err != nil {
 		return host.Schedule{}, err

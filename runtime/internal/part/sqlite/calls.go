@@ -31,8 +31,8 @@ const (
 	maxSQLBytes    = 8 << 20
 )
 
-// Result codes of SQLite: a text that does not compile, and a number of arguments that is not that
-// of the parameters.
+// Result codes of SQLite: a text does not compile, and the arguments are not as many as the
+// parameters.
 const (
 	sqliteError = 1
 	sqliteRange = 25
@@ -62,7 +62,7 @@ func execSQL(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.SQLInput
 		return host.SQLOutput{}, host.OverLimit("bytes of the reason", park.MaxReason, int64(n)).With("field", "reason")
 	}
 	by := "operator"
-	if a.Type.OpenSQL { // it is not known to be an operator, whatever reason it gives
+	if a.Type.OpenSQL { // it may not be an operator, regardless of the reason it gives
 		by = "caller"
 		if p := a.Kernel.Pauses.Of(a.Key); p != nil {
 			return host.SQLOutput{}, park.Refusal(a.Address, p)
@@ -80,7 +80,7 @@ func execSQL(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.SQLInput
 	return runSQL(h, h.Host.SQL(), codec, in)
 }
 
-// shortened returns the beginning of a text, whole characters of at most n bytes.
+// shortened returns the beginning of a text, whole characters of up to n bytes.
 func shortened(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -91,8 +91,7 @@ func shortened(s string, n int) string {
 	return s[:n]
 }
 
-// sqlFault makes the error of a caller's SQL: what SQLite says is wrong with it, unless it is
-// something else that is wrong.
+// sqlFault makes the error of a caller's SQL from SQLite's message, unless something else is wrong.
 func sqlFault(err error) error {
 	if err == nil || err == kernel.ErrAbandoned || errors.Is(err, sqlitevfs.ErrCorrupt) {
 		return err
@@ -113,7 +112,7 @@ func sqlFault(err error) error {
 }
 
 // withSQLMember adds to e which member of the input err is about: the text that does not compile,
-// or the number of its arguments. What a statement that compiles comes upon is about neither.
+// or the number of its arguments. An error of a statement that compiles is about neither.
 func withSQLMember(e *host.Error, err error) *host.Error {
 	said, _ := errors.AsType[*sqlitevfs.Error](err)
 	switch {
@@ -222,12 +221,12 @@ func readRows(rows *sql.Rows, codec host.Codec, limit int, out *host.SQLOutput) 
 	return rows.Err()
 }
 
-// encodedBytes is how bytes stand in inputs and outputs.
+// encodedBytes is the form of bytes in inputs and outputs.
 type encodedBytes struct {
 	Base64 string `json:"base64"`
 }
 
-// sqlValue returns a value of SQLite as it stands in an output, and about how many bytes it takes
+// sqlValue returns a value of SQLite in its form for an output, and about how many bytes it takes
 // there.
 func sqlValue(v any, codec host.Codec) (any, int, error) {
 	switch v := v.(type) {
@@ -344,10 +343,10 @@ func (p *Part) migrateSQL(s *kernel.Kernel, ctx context.Context, on kernel.Targe
 	return out, nil
 }
 
-// tryMigrations applies what migrations an actor's database lacks to a copy in memory of what they
-// change. The copy has the room that a turn of the actor has, in its write set and of its quota,
-// and the trial has the time of a turn. What does not fit fails in the trial as it would in the
-// turn.
+// tryMigrations applies the migrations that an actor's database lacks to a copy in memory of the
+// pages that they change. The copy has the room that a turn of the actor has, in its write set and
+// of its quota, and the trial has the time of a turn. So a migration that does not fit the turn
+// fails in the trial.
 func (p *Part) tryMigrations(ctx context.Context, s *kernel.Kernel,
 	on kernel.Target) (out host.SQLMigrateOutput, err error) {
 	out.Applied = []string{}
@@ -383,7 +382,7 @@ func (p *Part) tryMigrations(ctx context.Context, s *kernel.Kernel,
 	case err == nil:
 		out.Applied = append(out.Applied, applied...)
 		return out, nil
-	case public.Code == host.Overloaded: // which says nothing of the migration
+	case public.Code == host.Overloaded: // that is no fault of the migration
 		return out, public
 	case named:
 		out.Migration = failed.Name
@@ -418,11 +417,11 @@ func (s *sqlSchema) status(m sqlitevfs.Metadata) host.SQLStatusOutput {
 	out := host.SQLStatusOutput{
 		Exists: m.Pages > 0, Bytes: int64(m.Pages) * sqlitevfs.PageSize, Sequence: m.Sequence, Migrations: int(m.Migrations),
 	}
-	out.Pending, _ = m.Pending(s.migrations) // what does not fit the list has none; sql.migrate says why
+	out.Pending, _ = m.Pending(s.migrations) // a database that does not fit the list has none; sql.migrate says why
 	return out
 }
 
-// sqlMetadata returns what is known of an actor's database; zero if it has none.
+// sqlMetadata returns the metadata of an actor's database; zero if it has none.
 func sqlMetadata(ctx context.Context, s *kernel.Kernel, addr host.Address) (sqlitevfs.Metadata, error) {
 	snap, _, err := s.Durable(ctx, addr)
 	if err != nil {

@@ -41,8 +41,8 @@ func exportError(s *kernel.Kernel, err error) error {
 	return nil
 }
 
-// StoredSQL writes the database of an actor from a store that no node need be running on. Its
-// errors are for operators.
+// StoredSQL writes the database of an actor from a store; no node need run on it. Its errors are
+// for operators.
 func StoredSQL(ctx context.Context, store *engine.Store, namespace string, addr host.Address, w io.Writer) error {
 	id, ok, err := store.Lookup(engine.Identity{Namespace: namespace, Type: addr.Type, Key: addr.Key})
 	if err == nil && !ok {
@@ -95,8 +95,8 @@ func (e *sinkError) Error() string { return e.err.Error() }
 func (e *sinkError) Unwrap() error { return e.err }
 
 // ImportSQL implements host.Databases.ImportSQL. The file is read before the actor's turn begins,
-// so that a slow reader delays no caller. The actor is loaded anew afterwards, because its memory
-// of its rows is wrong.
+// so that a slow reader delays no caller. The actor is loaded anew afterwards, because its caches
+// of its rows are wrong.
 func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Address, file io.Reader,
 	reason string) (host.SQLStatusOutput, error) {
 	var out host.SQLStatusOutput
@@ -151,7 +151,7 @@ func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Addres
 		})
 		if err == nil {
 			c.Broken = true // once it is committed
-			// before: no query of what is imported may find a connection that knows what was there
+			// before: no query of the imported data may find a connection that knows the old data
 			DatabaseOf(&c.Attached).Close(c)
 		}
 		return err
@@ -165,7 +165,7 @@ func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Addres
 	return out, nil
 }
 
-// A counter counts what is read.
+// A counter counts the bytes that are read.
 type counter struct {
 	r io.Reader
 	n int64

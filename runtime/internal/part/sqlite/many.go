@@ -26,7 +26,7 @@ const (
 	manyPage      = 64              // actors that are listed at once
 )
 
-// A manyQuery is a query over many actors as it is run.
+// A manyQuery is the state of a query over many actors.
 type manyQuery struct {
 	p    *Part
 	s    *kernel.Kernel
@@ -44,8 +44,7 @@ type manyQuery struct {
 // pages lists a page of actors, and sets the cursor after each of them, by its id.
 type pages = func(q host.ListQuery, after map[string]string) (host.ListPage, error)
 
-// QueryMany runs a statement on the databases of the actors that page lists, as host.Databases
-// says.
+// QueryMany runs a statement on the databases of the actors that page lists: see host.Databases.
 func QueryMany(ctx context.Context, s *kernel.Kernel, in *host.QueryManyInput,
 	page pages) (host.QueryManyOutput, error) {
 	t, err := s.StoredTypeOf(host.Address{Type: in.Type, Key: in.Prefix})
@@ -96,7 +95,7 @@ func (q *manyQuery) full() bool {
 	return q.rows >= q.in.Limit || q.size >= maxSQLBytes || q.seen >= maxManyActors || !time.Now().Before(q.end)
 }
 
-// run goes through the actors page by page. The cursor of an answer that ends within a page is that
+// run goes through the actors page by page. If an answer ends within a page, its cursor is the one
 // after its last actor: to list the page again would repeat and skip actors, if some were destroyed
 // or changed meanwhile.
 func (q *manyQuery) run(ctx context.Context) error {
@@ -124,8 +123,8 @@ func (q *manyQuery) run(ctx context.Context) error {
 	}
 }
 
-// actor adds the rows of one actor. An error of the statement that every actor would have is one of
-// the query.
+// actor adds the rows of one actor. If every actor would have an error of the statement, the query
+// has it.
 func (q *manyQuery) actor(ctx context.Context, key []string) error {
 	out, ok, err := q.read(ctx, host.Address{Type: q.t.Type, Key: key})
 	if !ok && err == nil {
@@ -188,7 +187,7 @@ func ofAll(e *host.Error) bool {
 		strings.Contains(e.Message, "unrecognized token") || strings.Contains(e.Message, "incomplete input"))
 }
 
-// check runs the statement on an empty database, in place of the actors', for the errors that every
+// check runs the statement on an empty database instead of the actors', for the errors that every
 // database has.
 func (q *manyQuery) check(ctx context.Context) error {
 	_, err := q.ask(ctx, host.Address{Type: q.t.Type}, noKeys{})
@@ -214,7 +213,7 @@ func (noKeys) Scan(_, _ []byte, _ func(key, value []byte) bool) error { return n
 // sqlToken matches a comment, a quoted text or name, a word, or one other character.
 var sqlToken = regexp.MustCompile(`(?s)--[^\n]*|/\*.*?(?:\*/|$)|'[^']*'|"[^"]*"|` + "`[^`]*`" + `|\[[^\]]*\]|\w+|.`)
 
-// writes reports whether one of the statements of a text that compiles is there to write. SQLite
+// writes reports whether one of the statements of a text that compiles is meant to write. SQLite
 // looks for the tables first.
 func writes(text string) bool {
 	verb, depth, before := false, 0, "" // of the statement: WITH may have more before the verb

@@ -26,7 +26,7 @@ type sqlSchema struct {
 	fingerprint [16]byte
 }
 
-// noSchema is that of types without migrations.
+// noSchema is the schema of types without migrations.
 var noSchema = &sqlSchema{fingerprint: sqlitevfs.Fingerprint(nil)}
 
 // schemaOf returns the schema of a type.
@@ -52,8 +52,8 @@ func (s *sqlSchema) current(m sqlitevfs.Metadata) bool {
 	return int(m.Migrations) == len(s.migrations) && m.Fingerprint == s.fingerprint
 }
 
-// Stale implements kernel.Preparer: the actor's database is not as the type's migrations make it.
-// It costs types without migrations nothing, others the reading of one key.
+// Stale implements kernel.Preparer: it reports whether the actor's database lacks the type's
+// migrations. It costs types without migrations nothing, others one read of a key.
 func (*Part) Stale(c *kernel.Core) (bool, error) {
 	s := schemaOf(c.Actor.Type)
 	if len(s.migrations) == 0 {
@@ -63,7 +63,7 @@ func (*Part) Stale(c *kernel.Core) (bool, error) {
 	return err == nil && !s.current(m), err
 }
 
-// Prepare implements kernel.Preparer: it applies what migrations the actor's database lacks.
+// Prepare implements kernel.Preparer: it applies the migrations that the actor's database lacks.
 func (*Part) Prepare(t *kernel.Turn) error {
 	ms := schemaOf(t.Actor.Type).migrations
 	if len(ms) == 0 {
@@ -71,7 +71,7 @@ func (*Part) Prepare(t *kernel.Turn) error {
 	}
 	cause := t.Work
 	if cause.Of != nil {
-		cause = cause.Of // what wakes the actor
+		cause = cause.Of // the work that wakes the actor
 	}
 	entry := audit.Of(cause.Ctx)
 	if entry.Verb() != host.SQLMigrate {

@@ -48,8 +48,8 @@ var _ interface {
 	kernel.Preparer
 } = (*Part)(nil)
 
-// New makes the part with a bound for its connections. imported is told, in the turn, that a
-// database was replaced.
+// New makes the part with a bound for its connections. imported is called in the turn that replaces
+// a database.
 func New(o Options, imported func(*kernel.Turn) error) *Part {
 	return &Part{options: o, imported: imported}
 }
@@ -77,7 +77,7 @@ func (*Part) CheckLimits(l host.Limits) error {
 		name               string
 		value, least, most int64
 	}{
-		// what the node allows goes before it
+		// the node's options go before it
 		{"sql_memory_bytes", l.SQLMemoryBytes, sqlitevfs.MinConnMemory, math.MaxInt64},
 		{"sql_temporary_bytes", l.SQLTemporaryBytes, sqlitevfs.MinTemporary, math.MaxInt64},
 		{"sql_turn_bytes", l.SQLTurnBytes, sqlitevfs.MinTurnBytes, engine.MaxWriteSetCap},
@@ -113,9 +113,9 @@ func (p *Part) Open(s *kernel.Kernel) (err error) {
 	return nil
 }
 
-// Close implements kernel.Opener. It closes the connections and waits until none is in use, but not
-// for long: what has one now is a query or an abandoned handler, whose statements are interrupted,
-// and a handler that keeps rows open cannot be ended.
+// Close implements kernel.Opener. It closes the connections and waits a short time until none is in
+// use. Only a query or an abandoned handler can have one now: its statements are interrupted, but a
+// handler that keeps rows open cannot be ended.
 func (p *Part) Close(s *kernel.Kernel) error {
 	closed := make(chan error, 1)
 	go func() { closed <- p.Pool.Close() }()
@@ -176,7 +176,7 @@ func (*Part) Translate(err error) (e *host.Error, id string) {
 	case errors.Is(err, sqlitevfs.ErrClosed):
 		return host.Errorf(host.FailedPrecondition, "a database handle was used after the end of its turn or query"), ""
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return nil, "" // which says more than what it interrupted
+		return nil, "" // which says more than the error that it caused
 	case errors.Is(err, sqlitevfs.ErrInterrupted):
 		return host.Errorf(host.Canceled, "the call was canceled"), ""
 	case errors.As(err, &migration):
@@ -188,7 +188,7 @@ func (*Part) Translate(err error) (e *host.Error, id string) {
 	return nil, ""
 }
 
-// sqlMessage is what SQLite said, or else the text of the error.
+// sqlMessage is the message of SQLite, or else the text of the error.
 func sqlMessage(err error) string {
 	if e, ok := errors.AsType[*sqlitevfs.Error](err); ok && e.Message != "" {
 		return e.Message

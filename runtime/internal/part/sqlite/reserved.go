@@ -10,8 +10,8 @@ import (
 )
 
 // WriteReserved runs f in a session that may use the reserved tables of the actor's database, and
-// puts what it changes into the write set of the turn. It is called while the turn is sealed, when
-// the session of its handler has been committed. After an error the caller must roll the write set
+// puts its changes into the write set of the turn. It is called while the turn is sealed, when the
+// session of its handler has been committed. After an error the caller must roll the write set
 // back.
 func WriteReserved(t *kernel.Turn, f func(*sql.DB) error) error {
 	b := DatabaseOf(&t.Core.Attached)

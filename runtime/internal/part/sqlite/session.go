@@ -26,10 +26,10 @@ type Turn struct {
 	sql *sqlTurn // nil until it is asked for; set under Turn.Mu
 }
 
-// asSQLite returns h itself, which is one of several in what the handler is handed.
+// asSQLite returns h itself, which is one of several parts of the handler's view.
 func (h *Turn) asSQLite() *Turn { return h }
 
-// sqliteOf returns what handlers may do with the database in a turn.
+// sqliteOf returns the view of handlers on the database in a turn.
 func sqliteOf(t *kernel.Turn) *Turn { return t.Host.(interface{ asSQLite() *Turn }).asSQLite() }
 
 // Query is what handlers of queries may read of the SQLite database.
@@ -119,8 +119,8 @@ func (b *Database) Forget(_ *kernel.Core, version engine.Version) {
 // Abandon implements kernel.Facet.
 func (b *Database) Abandon(c *kernel.Core) { b.Close(c) }
 
-// Close implements kernel.Facet. It closes what is idle now, and the rest when the sessions end
-// that run. It may be called again.
+// Close implements kernel.Facet. It closes idle connections now, and the others when their sessions
+// end. It may be called again.
 func (b *Database) Close(*kernel.Core) {
 	b.mu.Lock()
 	d := b.d
@@ -191,7 +191,7 @@ func (h *Turn) write() (*sqlTurn, error) {
 	return h.sql, nil
 }
 
-// Err implements context.Context. To the commit it does not matter.
+// Err implements context.Context. The commit ignores the turn's end.
 func (s *sqlTurn) Err() error {
 	s.t.Lock()
 	defer s.t.Leave()
@@ -296,7 +296,7 @@ func (s *sqlTurn) Seal(t *kernel.Turn) error {
 	return nil
 }
 
-// Collected counts what is in no row before the seal. REQUIRES: Turn.Mu
+// Collected counts changes that are in no row before the seal. REQUIRES: Turn.Mu
 func (s *sqlTurn) Collected() int { return int(s.session.Writes()) }
 
 // Shut implements kernel.Session. It comes before the end of the context, at which package
@@ -326,7 +326,7 @@ type sqlQuery struct {
 	context.Context // the reader
 	r               *call.Query
 	session         *sqlitevfs.Session
-	// if the view had no core, or one that was gone when the query first asked; nil else
+	// if the view had no core, or one that was gone when the query first used SQL; nil else
 	own  *sqlitevfs.Database
 	over atomic.Bool
 }

@@ -148,13 +148,13 @@ func appendMap(dst []byte, m map[any]any) []byte {
 	return append(dst, '}')
 }
 
-// A fault is what is wrong with a value of a JSON text.
+// A fault is an error in a value of a JSON text.
 type fault struct{ path, reason string }
 
 func (f *fault) Error() string { return strings.TrimPrefix(f.path+": "+f.reason, ": ") }
 
-// fromJSON returns the value that JSON of toJSON has. The text is valid JSON without members that
-// are given twice. The error is a *fault.
+// fromJSON returns the value that JSON of toJSON has. The text is valid JSON without repeated
+// members. The error is a *fault.
 func fromJSON(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -294,8 +294,8 @@ func wrapped(m map[string]any, path string, depth int) (any, error) {
 	return nil, bad
 }
 
-// lost returns the path of a member or element of a value that is missing in what was made of it,
-// "" if none is. An empty one may be missing.
+// lost returns the path of a member or element of a value that is missing in the decoded value
+// made; "" if none is. An empty one may be missing.
 func lost(given, made any, path string) string {
 	switch g := given.(type) {
 	case map[any]any:
@@ -323,7 +323,7 @@ func lost(given, made any, path string) string {
 		}
 		for i := range g {
 			at := path + "[" + strconv.Itoa(i) + "]"
-			if i >= len(m) { // an array of Go drops what it has no room for
+			if i >= len(m) { // an array of Go drops elements beyond its length
 				if !empty(g[i]) {
 					return at
 				}
@@ -335,7 +335,7 @@ func lost(given, made any, path string) string {
 	return ""
 }
 
-// named appends the paths of the members of a value that have a name, in capitals or not.
+// named appends the paths of the members of a value that have a name, in any case of letters.
 func named(places []string, v any, name, path string) []string {
 	switch v := v.(type) {
 	case map[any]any:

@@ -56,7 +56,7 @@ func read(rows engine.Reader) (out host.StateOutput, err error) {
 	return host.StateOutput{State: blob, Version: uint64(e.Version), Form: form}, err
 }
 
-// present puts the state of an output into the encoding of a caller.
+// present encodes the state of an output for a caller.
 func present(out *host.StateOutput, codec host.Codec) error {
 	if codec != host.JSON || len(out.State) == 0 {
 		return nil
@@ -84,7 +84,7 @@ func get(q *call.Query, codec host.Codec, _ *method.None) (host.StateOutput, err
 }
 
 // replace implements state.replace. The code decodes the new state before it counts, so an actor
-// never has one that its code does not take. It works on an actor that does not wake, for example
+// never has a state that its code refuses. It works on an actor that does not wake, for example
 // because its state does not decode.
 func replace(c *kernel.Core, w *kernel.Work, in *host.StateReplaceInput,
 	reply func(host.StateOutput) ([]byte, error)) ([]byte, error) {
@@ -178,8 +178,8 @@ func decode(codec host.Codec, state []byte) (v any, blob []byte, err error) {
 	return v, blob, nil
 }
 
-// unfit is the error for a state that the code does not take. Its place is told if only one member
-// can be meant.
+// unfit is the error for a state that the code refuses. It names the place if only one member can
+// be meant.
 func unfit(given any, err error) error {
 	if e, is := errors.AsType[*host.Error](err); is {
 		return e

@@ -20,7 +20,7 @@ func (o Own) Append(rows engine.Writer, now int64, keep *host.Stream, items [][]
 	return l.Append(keep, string(o), items)
 }
 
-// Retain has the stream keep less than before, or more.
+// Retain makes the stream keep less than before, or more.
 func (o Own) Retain(rows engine.Writer, now int64, keep *host.Stream) error {
 	return streamrows.New(rows, time.UnixMilli(now)).Retain(keep, string(o))
 }
@@ -36,7 +36,7 @@ func (o Own) Purge(rows engine.Writer, now int64, keep *host.Stream, due int64) 
 	return streamrows.New(rows, time.UnixMilli(now)).Purge(keep, string(o), due)
 }
 
-// Read returns up to limit items of up to maxBytes after a sequence, whatever their age.
+// Read returns up to limit items of up to maxBytes after a sequence, regardless of their age.
 func (o Own) Read(rows engine.Reader, after uint64, limit, maxBytes int) (host.StreamPage, error) {
 	return streamrows.Read(rows, time.Time{}, new(host.Stream), string(o), after, limit, maxBytes)
 }

@@ -102,7 +102,7 @@ func Append(c *kernel.Core, h *kernel.Turn, name string, items [][]byte) (uint64
 	return last, nil
 }
 
-// streamWritten notes that a stream was changed.
+// streamWritten notifies readers of a changed stream when the turn is durable.
 //
 // REQUIRES: t.Mu
 func streamWritten(t *kernel.Turn, name string) {
@@ -200,7 +200,7 @@ func appendStream(c *kernel.Core, h *kernel.Turn, codec host.Codec,
 	return out, nil
 }
 
-// deleteStream removes a stream's items, also if the stream is no longer declared.
+// deleteStream removes a stream's items, even if the stream is no longer declared.
 func deleteStream(t *kernel.Turn, name string) (int64, error) {
 	if !wire.ValidName(name) {
 		return 0, wire.UnknownName(t.Actor.Type.Behavior, host.InvalidArgument, "stream", name)
@@ -262,8 +262,8 @@ func streamGone(_ *kernel.Type, req *host.Request, notFound error) ([]byte, erro
 	return nil, fault.Destroyed()
 }
 
-// noItems reports whether a reader is up to date: nothing follows its position, which is one in
-// this stream.
+// noItems reports whether a reader is up to date: nothing follows its position, and the position is
+// in this stream.
 func noItems(in *host.StreamReadInput, codec host.Codec, output []byte) bool {
 	const most = 256 // bytes of a page without items, with room to spare
 	if len(output) > most {

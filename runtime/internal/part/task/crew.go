@@ -19,7 +19,7 @@ import (
 // MaxTasks is how many tasks an actor may have at once.
 const MaxTasks = 1000
 
-// LastGrace is what tasks get to return when the node stops at once.
+// LastGrace is the time that tasks get to return when the node stops at once.
 const LastGrace = 100 * time.Millisecond
 
 // A crew is the tasks of one awake actor, from one waking to the next sleep, crash or end.
@@ -327,8 +327,8 @@ func (k *crew) giveUp(t *Task) {
 				stacks.Of(stacks.NameOf((*Task).Run))))...)
 }
 
-// startedTasks counts the tasks that turns of a core have started, which the commit of the turn
-// does. The goroutine that runs the actor uses it.
+// startedTasks counts the tasks that turns of a core have started. The commit of the turn starts
+// them. The goroutine that runs the actor uses it.
 type startedTasks struct {
 	n    int64
 	open []startedBy // of turns that are not committed

@@ -103,7 +103,7 @@ type taskOwner interface {
 	//
 	// REQUIRES: crew.mu
 	Begun()
-	// Work is what the task runs.
+	// Work is the function of the task.
 	Work()
 	// Lost is called when the task is about to be left behind. It may return all the same.
 	Lost()
@@ -116,7 +116,7 @@ func (t *Task) Set(k *crew, name string, of host.Span, owner taskOwner) {
 	t.from = kernel.Caller{Kind: kernel.FromBeside, Span: span.RefTo(of)}
 }
 
-// kind says what the task is, for profiles and traces.
+// kind returns the kind of the task, for profiles and traces.
 func (t *Task) kind() string {
 	if t.Owner != nil {
 		return "step"
@@ -156,7 +156,7 @@ func (h *Turn) Go(name string, f func(host.Task) error) error {
 // taskRetry is how long to wait for one of an actor's tasks to end.
 const taskRetry = time.Second
 
-// Run runs f, or the work of the task's owner, and counts the task off, however it ends.
+// Run runs f, or the work of the task's owner, and counts the task off, regardless of how it ends.
 func (t *Task) Run(f func(host.Task) error) {
 	var err error
 	returned := false
@@ -185,8 +185,7 @@ func (t *Task) Run(f func(host.Task) error) {
 	returned = true
 }
 
-// errTaskBroke is the error of a task that panicked or ended its goroutine, in what is recorded of
-// it.
+// errTaskBroke is the recorded error of a task that panicked or ended its goroutine.
 var errTaskBroke = host.Errorf(host.Crashed, "the task panicked or ended its goroutine")
 
 var errTaskOver = host.Errorf(host.FailedPrecondition,
@@ -314,9 +313,9 @@ type entry struct {
 	// instance: the turn may change the actor's state.
 	instance bool
 	do       func(*kernel.Core, *kernel.Turn) error
-	// begun is 1 when the turn has begun and 2 when the task has given up before that. From the
-	// first on, the task always waits for the end of the turn, because the running function is the
-	// task's own and shares its memory.
+	// begun is 1 when the turn has begun and 2 when the task has given up before that. Once the
+	// turn has begun, the task always waits for its end, because the running function is the task's
+	// own and shares its memory.
 	begun atomic.Int32
 	err   error // what the function returned
 }
@@ -402,7 +401,7 @@ func (e *entry) TurnedAway(c *kernel.Core, w *kernel.Work) bool {
 	return true
 }
 
-// Run implements kernel.Job: a turn that a task asks for.
+// Run implements kernel.Job: it runs a turn for a task.
 func (e *entry) Run(c *kernel.Core, w *kernel.Work) {
 	if !e.begun.CompareAndSwap(0, 1) {
 		return // the task has given up

@@ -63,8 +63,8 @@ func (c *check) read(ctx context.Context) (r row, err error) {
 	return r, err
 }
 
-// look calls f with the rows of the actor's last commit. What is wrong with the actor is not for
-// strangers: then it has no tokens.
+// look calls f with the rows of the actor's last commit. Strangers do not get the actor's errors:
+// then it has no tokens.
 func (c *check) look(ctx context.Context, f func(rows engine.Reader, now time.Time) error) error {
 	err := call.RouterOf(c.k).Look(ctx, c.addr, "token", func(q *call.Query) error {
 		rows, done, err := q.Rows()
@@ -82,8 +82,8 @@ func (c *check) look(ctx context.Context, f func(rows engine.Reader, now time.Ti
 }
 
 // during calls f with a context that ends when the token is revoked or expires, or the actor is
-// destroyed. After f it reads the token again: what f returns may be from after the end of the
-// token, if f was faster than the news.
+// destroyed. After f it reads the token again: f may have returned after the end of the token,
+// before its context ended.
 func (c *check) during(ctx context.Context, f func(context.Context) error) error {
 	sub := c.k.Signals.Subscribe(string(address.Append(nil, c.addr)), topic)
 	defer sub.Close()
@@ -127,7 +127,7 @@ func (c *check) watch(ctx context.Context, sub *signal.Subscription) error {
 		select {
 		case <-sub.C:
 		case <-due:
-			timer.Reset(left()) // the clock of the wall, which counts, may have been set back
+			timer.Reset(left()) // the wall clock counts, and may have been set back
 		case <-ctx.Done():
 			return nil
 		}

@@ -27,11 +27,11 @@ const (
 
 // failed bounds how often checks of the tokens of an actor fail.
 //
-//  1. A check of a token that is valid is never counted and never refused, however many others
-//     fail. Only a token that was made less than knownFor ago may have to be shown again.
+//  1. A check of a valid token is never counted and never refused, for any number of failed checks.
+//     Only a token that was made less than knownFor ago may have to be shown again.
 //  2. While too many checks of an actor fail, a token that is not valid costs no read: the tokens
-//     of the actor are listed once in knownFor, and one that the list lacks is refused. Others are
-//     read from their rows, as always.
+//     of the actor are listed once in knownFor, and a token that the list lacks is refused. Others
+//     are read from their rows, as always.
 //  3. The memory is bounded. Actors share buckets, which only changes the answer for tokens that
 //     are not valid. Beyond the bounds of the lists each check reads a row.
 type failed struct {
@@ -43,7 +43,7 @@ type failed struct {
 	size  int                // tokens in all lists
 }
 
-// tokens are those of an actor that were valid not long ago.
+// tokens are the tokens of an actor that were valid not long ago.
 type tokens struct {
 	digests map[string]token.Digest // by id
 	listed  time.Time
@@ -62,7 +62,7 @@ func (f *failed) bucket(addr []byte) []byte {
 	return binary.BigEndian.AppendUint16(nil, uint16(maphash.Bytes(f.seed, addr)%buckets))
 }
 
-// refused is the error for a token of an actor to which too many were shown that are not valid.
+// refused is the error for a token of an actor that was shown too many invalid tokens.
 func (f *failed) refused(wait time.Duration) *host.Error {
 	return fault.Overloaded(failuresAtOnce, max(wait, knownFor),
 		"too many tokens were shown that are not valid for this actor: it takes %s per second, and %d at once",

@@ -1,5 +1,5 @@
-// Package token is the part for tokens: secrets that allow their holders a part of what may be done
-// with an actor's key-value store. It says what a token allows; the part kv heeds it.
+// Package token is the part for tokens: secrets that allow their holders some operations on an
+// actor's key-value store. It decides what a token allows; the part kv enforces it.
 package token
 
 import (
@@ -25,8 +25,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// Part is the part for tokens. A token is read from its row for each request. In memory is only
-// what bounds failed checks.
+// Part is the part for tokens. A token is read from its row for each request. Memory has only the
+// state that bounds failed checks.
 type Part struct{ failed *failed }
 
 // New makes the part of a node.
@@ -47,7 +47,7 @@ func (*Part) Methods() []*call.Method {
 // topic is signalled when a token was revoked.
 const topic = "token"
 
-// A row is the value of a token. Its fields are the format on the disk. Nothing of it leads to the
+// A row is the value of a token. Its fields are the format on the disk. It does not reveal the
 // secret.
 type row struct {
 	_       struct{} `cbor:",toarray"`
@@ -67,7 +67,7 @@ type inspector struct {
 	Row row
 }
 
-// inspecting returns the token with the right inspect. What another system has left there is none.
+// inspecting returns the token with the right inspect. A row of another system there is none.
 func inspecting(rows engine.Reader) (in inspector, ok bool, err error) {
 	e, ok, err := rows.Get(keyspace.InspectorToken.Append(nil))
 	return in, ok && err == nil && record.Decode(e.Value, &in) == nil, err
@@ -91,7 +91,7 @@ func read(rows engine.Reader, id string, now time.Time) (r row, ok bool, err err
 
 func (r *row) valid(now time.Time) bool { return r.Expires == 0 || now.UnixMilli() < r.Expires }
 
-// shown is the token as operators see it.
+// shown returns the token in the form for operators.
 func (r *row) shown(id string) (token.Token, error) {
 	t := token.Token{ID: id, Label: r.Label, Rights: r.Rights.Words(), Created: clock.TimeMS(r.Created).UTC()}
 	if r.Expires != 0 {
@@ -221,8 +221,8 @@ func at(err error) error {
 	return e.With("field", "prefix"+e.Metadata["field"])
 }
 
-// each visits the rows of all tokens. That of one which cannot be read has no rights, so that it
-// can be listed and revoked.
+// each visits the rows of all tokens. A row that cannot be read has no rights, so that it can be
+// listed and revoked.
 func each(rows engine.Reader, visit func(id string, r *row) error) error {
 	in, ok, err := inspecting(rows)
 	if ok && err == nil {
@@ -283,7 +283,7 @@ func list(q *call.Query, _ host.Codec, _ *method.None) (token.ListOutput, error)
 // revoke implements token.revoke. It counts 1 if there was such a token.
 func revoke(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *token.RevokeInput) (host.CountOutput, error) {
 	if !token.IsID(in.ID) {
-		// it may be a whole token, which is not repeated
+		// it may be a whole token, which the error must not repeat
 		return host.CountOutput{},
 			host.Errorf(host.InvalidArgument,
 				"the id is not that of a token: it has %d letters and digits, and token.list shows it", token.IDChars).With("field", "id")

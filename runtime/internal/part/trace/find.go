@@ -25,19 +25,19 @@ const (
 // A finding is a page of a trace that is being put together.
 //
 // The cursor of a page is that of a list of actors. If the page ends amid the spans of an actor,
-// which comes after that cursor, two more follow: a list's that ends with the actor, and that of
-// its spans.
+// which comes after that cursor, two more follow: the cursor of a list that ends with the actor,
+// and that of its spans.
 type finding struct {
 	s     *kernel.Kernel
 	q     *trace.FindQuery
 	page  trace.FindPage
 	room  int    // bytes
-	amid  string // the actor of which some spans were on the page before
+	amid  string // the actor with some spans on the page before
 	spans string // the cursor of its spans
 }
 
-// Find implements trace.Finder. The store has no index of traces: each actor is asked, which costs
-// one look if it has no spans.
+// Find implements trace.Finder. The store has no index of traces: it looks into each actor, which
+// is one read if the actor has no spans.
 func Find(ctx context.Context, s *kernel.Kernel, q *trace.FindQuery) (trace.FindPage, error) {
 	if q.TraceID == "" {
 		return trace.FindPage{}, host.Errorf(host.InvalidArgument, "the request names no trace").With("field", "trace")

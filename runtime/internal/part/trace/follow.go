@@ -39,9 +39,9 @@ type tail struct {
 	of      *tails
 	address host.Address
 	actor   string
-	in      trace.FollowInput    // of which Life is set
-	id      traces.TraceID       // that of in
-	life    *signal.Subscription // tells that the actor is destroyed
+	in      trace.FollowInput    // Life is set
+	id      traces.TraceID       // in's trace
+	life    *signal.Subscription // is signalled when the actor is destroyed
 	ready   chan struct{}        // there is something to take
 
 	mu     sync.Mutex
@@ -131,7 +131,7 @@ func (t *tail) Close() {
 // Export implements traces.Exporter.
 func (j *journal) Export(r *traces.Resource, s *traces.Span) { j.p.export(j.a.Key, r, s) }
 
-// export gives a span of an actor to all that want it.
+// export gives a span of an actor to all its exporters and readers.
 func (p *Recorder) export(actor string, r *traces.Resource, s *traces.Span) {
 	if e := p.o.Exporter; e != nil {
 		e.Export(r, s)

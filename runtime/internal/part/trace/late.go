@@ -25,7 +25,7 @@ const (
 	lateBatch = 256
 )
 
-// late has such spans of one actor: of calls that were over after it had failed, and of requests
+// late has such spans of one actor: of calls that ended after the actor had failed, and of requests
 // that do not wake it.
 type late struct {
 	p     *Recorder
@@ -48,7 +48,7 @@ func (p *Recorder) Late(at host.Address, o span.Operation) {
 	p.keep(at, s)
 }
 
-// keep keeps a span of an actor, if that is there, until the next flush.
+// keep keeps a span of an actor, if the actor exists, until the next flush.
 func (p *Recorder) keep(at host.Address, s traces.Span) {
 	id, ok, err := p.k.Store.Lookup(p.k.Identity(at))
 	if err != nil {
@@ -61,7 +61,7 @@ func (p *Recorder) keep(at host.Address, s traces.Span) {
 	}
 }
 
-// hold joins what is late with what waits for the next flush.
+// hold adds late spans to the ones that wait for the next flush.
 func (p *Recorder) hold(more *late) {
 	p.mu.Lock()
 	l := p.late[more.id]
@@ -87,8 +87,8 @@ func (p *Recorder) drop(why traces.Reason, n int) {
 	p.dropped.WithLabelValues(why.String()).Add(float64(n))
 }
 
-// held returns the spans of an actor that are late and perhaps not stored. Take them before a
-// snapshot, as [traces.Buffer.Pending] says.
+// held returns the late spans of an actor that are perhaps not stored. Take them before a snapshot:
+// see [traces.Buffer.Pending].
 func (p *Recorder) held(at host.Address) traces.Pending {
 	p.mu.Lock()
 	none := len(p.late)+len(p.flying) == 0
@@ -114,8 +114,8 @@ func (p *Recorder) held(at host.Address) traces.Pending {
 	return b.Pending()
 }
 
-// flushLate stores what is late: through the journal of an actor that is awake by now, else beside
-// it.
+// flushLate stores the late spans: through the journal of an actor that is awake by now, else
+// beside the actor.
 func (p *Recorder) flushLate() {
 	p.mu.Lock()
 	list := slices.Collect(maps.Values(p.late))
@@ -135,7 +135,7 @@ func (p *Recorder) flushLate() {
 	p.mu.Unlock()
 }
 
-// join gives the spans to the journal of the actor; false if it sleeps, or is another one by now.
+// join gives the spans to the journal of the actor; false if it sleeps, or is another one now.
 func (l *late) join() bool {
 	a := l.p.k.Find(l.at)
 	if a == nil {

@@ -39,7 +39,7 @@ func read(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *trace.Rea
 	return page(r), err
 }
 
-// page is a result as operators see it.
+// page returns a result in the form for operators.
 func page(r traces.Result) trace.ReadOutput {
 	return trace.ReadOutput{
 		Spans: shownAll(r.Spans), Parents: shownAll(r.Parents), Cursor: r.Cursor, Dropped: r.Dropped, Damaged: r.Damaged, Now: time.Now().UTC(),
@@ -107,7 +107,7 @@ func result(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trace.
 	return r, err
 }
 
-// find reads what an input selects of an actor.
+// find reads the spans of an actor that an input selects.
 func find(ctx context.Context, addr host.Address, rows traces.Reader, live traces.Pending,
 	in *trace.ReadInput) (traces.Result, error) {
 	q := traces.Query{Name: in.Name, Errors: in.Errors, Limit: in.Limit, MaxBytes: in.MaxBytes,
@@ -139,7 +139,7 @@ func traceID(text string) (traces.TraceID, error) {
 	return id, nil
 }
 
-// Document is what [trace.Documents] says.
+// Document implements [trace.Documents].
 func Document(ctx context.Context, s *kernel.Kernel, addr host.Address, in *trace.ReadInput) ([]byte, string, error) {
 	if _, err := s.StoredTypeOf(addr); err != nil {
 		return nil, "", err
@@ -179,7 +179,7 @@ var (
 	statusNames = [...]string{"", "ok", "error"}
 )
 
-// shown is a span as operators see it.
+// shown returns a span in the form for operators.
 func shown(s *traces.Span) trace.Span {
 	out := trace.Span{
 		TraceID: s.TraceID.String(), SpanID: s.SpanID.String(), Remote: s.RemoteParent, Name: s.Name,
@@ -209,7 +209,7 @@ func shown(s *traces.Span) trace.Span {
 	return out
 }
 
-// nanos is a time in Unix nanoseconds, as far as they go.
+// nanos returns a time in Unix nanoseconds, as far as these go.
 func nanos(t time.Time) int64 {
 	switch s := t.Unix(); {
 	case s <= math.MinInt64/int64(time.Second):
@@ -233,7 +233,7 @@ func attributes(list []traces.Attribute) map[string]any {
 	return m
 }
 
-// value is an attribute as JSON has it. Bytes are base64.
+// value returns an attribute in its JSON form. Bytes are base64.
 func value(v traces.Value) any {
 	switch v.Type() {
 	case traces.TypeString:

@@ -25,7 +25,7 @@ func (j *journal) Running(o *span.Operation) {
 type running struct {
 	o      *span.Operation
 	lost   bool                          // too many are open: it was counted as dropped
-	active atomic.Pointer[traces.Active] // the span as users see it; nil before they ask
+	active atomic.Pointer[traces.Active] // the span for users; nil before they use it
 }
 
 // Snapshot implements traces.Live.
@@ -58,7 +58,7 @@ func (j *journal) Record(o span.Operation) {
 	}
 	s := spanOf(&o)
 	if s.Kind == traces.Server && o.Began.Sub(j.p.k.Started) < time.Duration(j.ended.Load()) {
-		return // perhaps the successor did not do it: calls and requests are over later than the actor that they were for
+		return // perhaps of the predecessor: calls and requests may end after their actor
 	}
 	if r, ok := o.Own.(*running); ok {
 		if r.lost {
@@ -115,7 +115,7 @@ func end(s *traces.Span, o *span.Operation) {
 	}
 }
 
-// The kinds of operations that are told apart here.
+// The kinds of operations that this package distinguishes.
 const (
 	turn = "turn"
 	sql  = "sql"
@@ -126,7 +126,7 @@ const (
 func kindOf(o *span.Operation) traces.Kind {
 	switch o.Job {
 	case "deliver", "queue", "queue due":
-		return traces.Consumer // the work brings a message which has waited: its span links to what sent it
+		return traces.Consumer // the work brings a message that has waited: its span links to the sender's
 	}
 	switch o.Kind {
 	case "call", "http", "nats", "websocket":
@@ -166,8 +166,8 @@ func spanOf(o *span.Operation) traces.Span {
 	return s
 }
 
-// nameOf is the name of the span of an operation. The text of an SQL statement is an attribute, as
-// OpenTelemetry's conventions say.
+// nameOf returns the name of the span of an operation. The text of an SQL statement is an
+// attribute, by OpenTelemetry's conventions.
 func nameOf(o *span.Operation) string {
 	if o.Kind == sql {
 		return "sql " + verb(o.Name)
@@ -179,7 +179,7 @@ func nameOf(o *span.Operation) string {
 	return strings.TrimSpace(o.Kind + " " + name)
 }
 
-// verb is the first word of a statement.
+// verb returns the first word of a statement.
 func verb(text string) string {
 	text = strings.TrimSpace(text)
 	if i := strings.IndexAny(text, " \t\r\n(;"); i >= 0 {
@@ -200,7 +200,7 @@ func serious(err error) bool {
 	return true
 }
 
-// BeginRequest returns the span of a request from outside, as host.Tracer says.
+// BeginRequest returns the span of a request from outside: see host.Tracer.
 func (p *Recorder) BeginRequest(typ string, cause host.Span) host.Span {
 	if cause.Sampled() && !p.rules.Load().foreign.take() {
 		cause.Flags &^= sampled
@@ -215,7 +215,7 @@ func (p *Recorder) BeginRequest(typ string, cause host.Span) host.Span {
 	return s.Child()
 }
 
-// EndRequest records a request, as host.Tracer says.
+// EndRequest records a request: see host.Tracer.
 func (p *Recorder) EndRequest(at host.Address, kind, name string, s, cause host.Span, began time.Time, err error) {
 	o := span.Operation{Kind: kind, Name: name, Span: s, Cause: cause, Began: began, Took: time.Since(began), Err: err}
 	if a := p.k.Find(at); a != nil {

@@ -23,7 +23,7 @@ type rules struct {
 	shown   trace.Sampling
 }
 
-// A rule is that of a type, or of all types without one.
+// A rule is for one type, or for all types without a rule.
 type rule struct {
 	sampler
 	slow time.Duration
@@ -39,20 +39,20 @@ func (r *rules) of(t *kernel.Type) *rule {
 	return &r.all
 }
 
-// configured are the rules of the options.
+// configured returns the rules of the options.
 func (o *Options) configured() trace.Sampling {
 	rate, share, slow := cmp.Or(o.PerSecond, DefaultPerSecond), cmp.Or(o.Share, 1),
 		cmp.Or(o.Slow, span.Slow).Milliseconds()
 	return trace.Sampling{Rule: trace.Rule{PerSecond: &rate, Share: &share, SlowMS: &slow}, Types: o.Types}
 }
 
-// completed returns a rule with what it lacks from another one.
+// completed returns a rule whose unset fields are those of another one.
 func completed(r, from trace.Rule) trace.Rule {
 	return trace.Rule{PerSecond: cmp.Or(r.PerSecond, from.PerSecond),
 		Share: cmp.Or(r.Share, from.Share), SlowMS: cmp.Or(r.SlowMS, from.SlowMS)}
 }
 
-// newRules makes rules. What s lacks is as the configuration says. The error is an *host.Error.
+// newRules makes rules. Unset fields of s are as configured. The error is an *host.Error.
 func (p *Recorder) newRules(s trace.Sampling) (*rules, error) {
 	base := p.o.configured()
 	s.Rule = completed(s.Rule, base.Rule)
@@ -82,7 +82,7 @@ func (p *Recorder) newRules(s trace.Sampling) (*rules, error) {
 	return r, nil
 }
 
-// start makes one rule. path is that of its members.
+// start makes one rule. path is the path of its members.
 func (p *Recorder) start(r *rule, from trace.Rule, path string) error {
 	refused := func(member, text string) error {
 		return host.Errorf(host.InvalidArgument, "%s%s %s", path, member, text).With("field", path+member)

@@ -9,8 +9,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// A sampler decides which of the traces that begin at this node are recorded: a share of them, and
-// no more than a number per second.
+// A sampler decides which of the traces that begin at this node are recorded: a share of them, up
+// to a number per second.
 type sampler struct {
 	ratio     float64
 	rate      int64 // per second
@@ -26,8 +26,7 @@ func (s *sampler) start(ratio float64, rate int64, later func(time.Duration, fun
 	s.left.Store(rate)
 }
 
-// refill is how often, at most, a sampler that was used gets a part of its rate. One that nobody
-// uses has no timer.
+// refill is how often, at most, a used sampler gets a part of its rate. An unused one has no timer.
 const refill = 100 * time.Millisecond
 
 // take reports whether a trace that begins now is recorded.

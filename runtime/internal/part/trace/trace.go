@@ -28,12 +28,12 @@ type Options struct {
 	// Off records nothing.
 	Off bool
 	// PerSecond is how many traces may begin at this node in a second; 0 is DefaultPerSecond.
-	// Requests of traces that began elsewhere are recorded if those are: ten times as many in a
-	// second.
+	// Requests of traces that began elsewhere are recorded if those traces are: up to ten times as
+	// many in a second.
 	PerSecond int64
 	// Share is the part of the traces that begin at this node, above 0 and up to 1; 0 is 1.
 	Share float64
-	// Slow is how long a turn or query takes that is recorded in any case; 0 is span.Slow.
+	// Slow is how long a turn or query must take to be recorded in any case; 0 is span.Slow.
 	Slow time.Duration
 	// Types have rules of their own.
 	Types map[string]trace.Rule
@@ -41,16 +41,16 @@ type Options struct {
 	// traces.DefaultMaxBytes.
 	MaxAge   time.Duration
 	MaxBytes int64
-	// Exporter gets every span; nil if nothing does. Attributes are added to those of its actor.
+	// Exporter gets every span; may be nil. Attributes are added to those of its actor.
 	Exporter   traces.Exporter
 	Attributes []traces.Attribute
 }
 
-// DefaultPerSecond is how many traces begin at a node in a second that are recorded.
+// DefaultPerSecond is how many traces that begin at a node in a second are recorded.
 const DefaultPerSecond = 100
 
-// foreignRates is how many times as many requests may come in a second that ask for it themselves,
-// or anyone could flood the store.
+// foreignRates is how many times as many requests in a second may be recorded because they ask for
+// it themselves. Without it anyone could flood the store.
 const foreignRates = 10
 
 // flushEvery is how long a span waits in memory for its flush.
@@ -96,7 +96,7 @@ func New(o Options) []kernel.Part {
 	p := &Recorder{o: o, flying: make(map[*late]bool), dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "cairn_trace_spans_dropped_total", Help: "Spans that were not stored, by reason.",
 	}, []string{"reason"})}
-	for reason := range (traces.Drops{}) { // a rate leaves out the first value of a series that was not there before
+	for reason := range (traces.Drops{}) { // a rate leaves out the first value of a new series
 		p.dropped.WithLabelValues(traces.Reason(reason).String())
 	}
 	p.users = traces.NewProvider(time.Now)
@@ -136,22 +136,22 @@ type journal struct {
 	a      *kernel.Actor
 	buffer atomic.Pointer[buffer] // nil before the first span
 	over   atomic.Bool            // the actor of the buffer is destroyed
-	ended  atomic.Int64           // when the last one was, as a duration since the start of the kernel
+	ended  atomic.Int64           // when the last one was destroyed, as a duration since the start of the kernel
 	dirty  atomic.Bool            // it is in the list of the part
 	rush   atomic.Uint32          // calm, rushing or futile
 
 	mu sync.Mutex // of a flush
 }
 
-// The states of the flush of a full chunk. At most one is on its way, however many spans wait for
-// it.
+// The states of the flush of a full chunk. At most one is on its way, for any number of waiting
+// spans.
 const (
 	calm    = iota
 	rushing // it is on its way
 	futile  // the last one could write nothing: the next one waits for a turn, or for its time
 )
 
-// A buffer is that of a life.
+// A buffer has the spans of one life.
 type buffer struct {
 	*traces.Buffer
 	drops traces.Drops // that are counted; guarded by the journal's mu
@@ -173,7 +173,7 @@ func (j *journal) life() *buffer {
 	}
 }
 
-// added sees that what the runtime or a user added is flushed: soon if a chunk is full.
+// added schedules a flush of added spans: soon if a chunk is full.
 func (j *journal) added(full bool) {
 	if full && j.rush.CompareAndSwap(calm, rushing) {
 		j.p.k.Go(func() {
@@ -193,7 +193,7 @@ func (j *journal) added(full bool) {
 	p.arm()
 }
 
-// arm sees that what waits is flushed, and unlocks.
+// arm schedules the next flush, if none is, and unlocks.
 //
 // REQUIRES: p.mu
 func (p *Recorder) arm() {
@@ -205,7 +205,7 @@ func (p *Recorder) arm() {
 	}
 }
 
-// flushAll flushes what waits for it.
+// flushAll flushes the journals and late spans that wait for it.
 func (p *Recorder) flushAll() {
 	p.mu.Lock()
 	all := p.dirty
@@ -219,8 +219,8 @@ func (p *Recorder) flushAll() {
 	}
 }
 
-// flush stores what the journal has, and reports whether it could: if the actor is awake and has a
-// commit. What users add to spans that are open is looked for again later.
+// flush stores the spans of the journal, and reports whether it could: if the actor is awake and
+// has a commit. Additions by users to open spans are looked for again later.
 func (j *journal) flush() bool {
 	c := j.a.Waking()
 	if c == nil || !j.flushTo(c) {
@@ -232,8 +232,8 @@ func (j *journal) flush() bool {
 	return true
 }
 
-// flushTo stores what the journal has through a core of its actor. It returns false if the core is
-// over, or the actor is not there yet: then the spans wait for the next core.
+// flushTo stores the spans of the journal through a core of its actor. It returns false if the core
+// is over, or the actor does not exist yet: then the spans wait for the next core.
 func (j *journal) flushTo(c *kernel.Core) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -246,16 +246,16 @@ func (j *journal) flushTo(c *kernel.Core) bool {
 		return nil
 	})
 	gone := errors.Is(err, engine.ErrDestroyed)
-	if gone && !j.over.Swap(true) { // a successor is not told what its predecessor did
+	if gone && !j.over.Swap(true) { // a successor does not get the spans of its predecessor
 		j.ended.Store(int64(j.p.k.Now()))
 		b.Close()
 	}
 	if !begun {
 		if early(err) {
-			b.Committed(err) // others may write until the next core comes, so what is stored is read again
+			b.Committed(err) // others may write until the next core comes, so the stored rows are read again
 			return false
 		}
-		// they are dropped: there is no end of what would wait
+		// they are dropped: waiting spans would pile up without end
 		fault = b.Flush(unable{err}, unable{err}, time.Now().UnixNano())
 	}
 	b.Committed(err)
@@ -283,7 +283,7 @@ func (p *Recorder) count(now, before traces.Drops) {
 	}
 }
 
-// early reports whether an error says that a core is over, or that the actor has no commit yet.
+// early reports whether an error means that a core is over, or that the actor has no commit yet.
 func early(err error) bool {
 	return errors.Is(err, engine.ErrClosed) || errors.Is(err, engine.ErrFenced) || errors.Is(err, engine.ErrNotAside)
 }
@@ -303,9 +303,9 @@ func (u unable) Put(_, _ []byte) error { return u.err }
 // DeleteRange implements traces.Writer.
 func (u unable) DeleteRange(_, _ []byte) error { return u.err }
 
-// attend sees that the journal is flushed before its actor leaves memory; false if the actor
-// sleeps, or is about to. at is of the core in which the actor does something; only a turn tells
-// it. The first turn of a successor ends what is held of its predecessor.
+// attend attaches the flush of the journal to the core, before its actor leaves memory; false if
+// the actor sleeps, or is about to. at is of the core in which the actor does something; only a
+// turn passes it. The first turn of a successor drops the spans of its predecessor.
 func (j *journal) attend(at *attach.List) (awake bool) {
 	if at == nil {
 		c := j.a.Waking()
@@ -330,8 +330,8 @@ type ending struct{ j *journal }
 // Forget implements kernel.Facet.
 func (*ending) Forget(*kernel.Core, engine.Version) {}
 
-// Close implements kernel.Facet. Spans that users have not ended end with the core, or they would
-// be kept for ever.
+// Close implements kernel.Facet. Spans that users have not ended end with the core; otherwise they
+// would be kept for ever.
 func (e *ending) Close(c *kernel.Core) {
 	if j := e.j; j.flushTo(c) && !j.over.Load() {
 		j.mu.Lock()

@@ -66,7 +66,7 @@ func days(in *usage.GetInput, today int64) (from, to int64, err error) {
 	return from, to, nil
 }
 
-// day reads a day that is not to come.
+// day reads a day that is not in the future.
 func day(text, field string, today int64) (int64, error) {
 	n, err := usage.ParseDay(text)
 	if err != nil {
@@ -79,14 +79,14 @@ func day(text, field string, today int64) (int64, error) {
 	return n, nil
 }
 
-// A sight is what is known of an actor that the store may not have.
+// A sight is the counts of an actor that the store may not have.
 type sight struct {
 	core   *kernel.Core // nil if it is not awake and counted
 	writes int          // of the shelf
-	more   tally.Totals // that is in no row
+	more   tally.Totals // counts that are in no row
 }
 
-// look returns what was counted of an actor and is in no row.
+// look returns the counts of an actor that are in no row.
 func (p *Part) look(addr host.Address) sight {
 	key := string(address.Append(nil, addr))
 	s := p.shelf(key)
@@ -104,31 +104,31 @@ func (p *Part) look(addr host.Address) sight {
 	if c != nil {
 		more = s.of(c)
 	}
-	if a != nil && !p.Off { // what a core that is about to close has counted is still in the tally
+	if a != nil && !p.Off { // the counts of a core that is about to close are still in the tally
 		more = more.Add(a.Tally.Totals())
 	}
 	return sight{c, s.writes, more}
 }
 
-// goesWith reports whether a snapshot that was taken since a look has what was seen then in none of
-// its rows.
+// goesWith reports whether none of the rows of a snapshot, taken since a look, has the counts of
+// that look.
 func (v sight) goesWith(p *Part, addr host.Address) bool {
 	now := p.look(addr)
 	return now.writes == v.writes && now.core == v.core
 }
 
-// A ledger is what is known of an actor: its rows, and what is in no row.
+// A ledger is the counts of an actor: its rows, and the counts that are in no row.
 type ledger struct {
 	days         []int64
 	rows         []row
-	born, stored int64 // the day of its creation, and what it has stored now
+	born, stored int64 // the day of its creation, and its present size
 	more         tally.Totals
 }
 
-// maxTries is how often a ledger is read that a writing has changed meanwhile.
+// maxTries is how often a ledger is read again because it was written meanwhile.
 const maxTries = 10
 
-// open reads the ledger of an actor from a snapshot, and what its account knows.
+// open reads the ledger of an actor from a snapshot, and its counts in memory.
 func open(s *kernel.Kernel, addr host.Address, snapshot func() (*engine.Snapshot, error)) (l ledger, err error) {
 	p := kernel.PartOf[*Part](s)
 	for range maxTries {
@@ -150,8 +150,8 @@ func open(s *kernel.Kernel, addr host.Address, snapshot func() (*engine.Snapshot
 	return ledger{}, host.Errorf(host.Unavailable, "the usage of the actor is being written").Retry()
 }
 
-// read reads the rows of an actor. A damaged one is left out, and so is one of a day to come: the
-// clock was ahead when it was written.
+// read reads the rows of an actor. It leaves out a damaged row, and one of a future day: the clock
+// was ahead when that was written.
 func read(r *engine.Snapshot) (l ledger, err error) {
 	head, err := r.Head()
 	if err != nil {
@@ -170,8 +170,8 @@ func read(r *engine.Snapshot) (l ledger, err error) {
 	return l, err
 }
 
-// work returns what the actor did on a day. On a day without a row it did nothing, and has stored
-// what it had before the next row or after the last one.
+// work returns the usage of an actor on a day. On a day without a row it did nothing, and its size
+// is that before the next row or after the last one.
 func (l *ledger) work(day, today int64) usage.Work {
 	r := row{Stored: l.stored}
 	switch i, found := slices.BinarySearch(l.days, day); {
@@ -205,7 +205,7 @@ func Usage(s *kernel.Kernel, ctx context.Context, q usage.Query) (usage.Page, er
 		return usage.Page{},
 			host.Errorf(host.InvalidArgument, "the cursor is not of an earlier page of this day").
 				With("field", "cursor")
-	case pages: // though the day is over by now
+	case pages: // even if the day is over by now
 		q.Day = of
 	}
 	if q.Day != "" {

@@ -49,8 +49,8 @@ func Top(s *kernel.Kernel, q usage.TopQuery) (usage.Top, error) {
 	return usage.Top{By: q.By, Actors: append([]usage.Actor{}, h.list...)}, nil
 }
 
-// lately returns what was counted in the last minute, of which passed is counted in this one: of
-// the minute before it, the part that is left.
+// lately returns the counts of about the last minute: all of this minute, of which passed is over,
+// and a share of the minute before.
 func (p *Part) lately(c *kernel.Core, passed time.Duration) tally.Totals {
 	a := c.Actor
 	s := p.shelf(a.Key)
@@ -68,7 +68,7 @@ func (p *Part) lately(c *kernel.Core, passed time.Duration) tally.Totals {
 	})
 }
 
-// A ranking is a heap of actors, of which the one that did least is the first.
+// A ranking is a heap of actors; the actor that did least is the first.
 type ranking struct {
 	by   usage.Measure
 	list []usage.Actor

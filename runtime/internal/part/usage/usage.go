@@ -19,43 +19,43 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// A Part writes what the kernel's tallies have counted.
+// A Part writes the counts of the kernel's tallies.
 //
 //  1. What was counted is in one place: in the tally, on the shelf of the actor, or in the row of
 //     the day. It moves from one to the other while the shelf is locked.
-//  2. The rows are written every minute, and when the node stops in order; those of actors that
-//     sleep earlier if there are many. They are written aside: with a sync some seconds later, and
-//     for no quota. So a crash loses what was counted in the last minute or so.
-//  3. What is counted over midnight is of the day on which it is written.
+//  2. The rows are written every minute, and when the node stops in order; if many actors sleep,
+//     their rows are written earlier. They are written aside: with a sync some seconds later, and
+//     for no quota. So a crash loses the counts of the last minute or so.
+//  3. Counts over midnight are of the day on which they are written.
 type Part struct {
 	// Off counts nothing.
 	Off bool
 
 	k       *kernel.Kernel
 	meter   meter
-	armed   atomic.Bool  // the next minute will be told
-	began   atomic.Int64 // when this minute began, as Kernel.Now has it
+	armed   atomic.Bool  // the next minute is scheduled
+	began   atomic.Int64 // when this minute began, as Kernel.Now returned it
 	seed    maphash.Seed
 	shelves [64]shelf
 }
 
-// A shelf keeps what was counted of some actors.
+// A shelf keeps the counts of some actors.
 type shelf struct {
 	mu     sync.Mutex
 	writes int // how often rows were written
-	// resting has what is in no row of actors that sleep, by their keys. It stays if they wake. Of
-	// one that is awake it has what could not be written.
+	// resting has the counts of sleeping actors that are in no row, by their keys. They stay if the
+	// actor wakes. Of an awake actor it has the counts that could not be written.
 	resting map[string]rest
 	full    int // how many are too many
 }
 
-// A rest is what was counted of a life of an actor until it fell asleep.
+// A rest is the counts of a life of an actor until it fell asleep.
 type rest struct {
 	id keyspace.ActorID
 	tally.Totals
 }
 
-// maxResting is of how many actors that sleep a shelf keeps what is in no row.
+// maxResting is of how many sleeping actors a shelf keeps counts that are in no row.
 const maxResting = 128
 
 var (
@@ -83,7 +83,7 @@ func (p *Part) Close(*kernel.Kernel) error {
 // Stale implements kernel.Preparer.
 func (*Part) Stale(*kernel.Core) (bool, error) { return false, nil }
 
-// Prepare implements kernel.Preparer: an actor comes into being.
+// Prepare implements kernel.Preparer: an actor is created.
 func (p *Part) Prepare(t *kernel.Turn) error { return p.Risen(t.Core) }
 
 // Risen implements kernel.Riser.
@@ -97,8 +97,8 @@ func (p *Part) Risen(c *kernel.Core) error {
 	return nil
 }
 
-// take removes what is kept of the life that a core is of, and returns it. What is kept of a life
-// before it is dropped: that is destroyed.
+// take removes and returns the kept counts of a core's life. Counts of a life before it are
+// dropped: that life is destroyed.
 //
 // REQUIRES: s.mu
 func (s *shelf) take(c *kernel.Core) tally.Totals {
@@ -107,7 +107,7 @@ func (s *shelf) take(c *kernel.Core) tally.Totals {
 	return more
 }
 
-// keep keeps what was counted of the life that a core is of, instead of what is kept.
+// keep keeps the counts of a core's life, in place of the kept ones.
 //
 // REQUIRES: s.mu
 func (s *shelf) keep(c *kernel.Core, counted tally.Totals) {
@@ -117,7 +117,7 @@ func (s *shelf) keep(c *kernel.Core, counted tally.Totals) {
 	s.resting[c.Actor.Key] = rest{c.ID, counted}
 }
 
-// of returns what is kept of the life that a core is of.
+// of returns the kept counts of a core's life.
 //
 // REQUIRES: s.mu
 func (s *shelf) of(c *kernel.Core) tally.Totals {
@@ -141,8 +141,7 @@ func (p *Part) arm() {
 	}
 }
 
-// minute writes what was counted in the last minute, and begins another one if actors are in
-// memory.
+// minute writes the counts of the last minute, and begins another one if actors are in memory.
 func (p *Part) minute() {
 	p.began.Store(int64(p.k.Now()))
 	some := p.writeResting()
@@ -154,7 +153,7 @@ func (p *Part) minute() {
 	})
 	if !some {
 		p.armed.Store(false)
-		some = p.rests() // one that came, or fell asleep, after the look found it armed
+		some = p.rests() // an actor that came, or fell asleep, after the look found it armed
 		p.k.Each(func(a *kernel.Actor) { some = some || p.metered(a) != nil })
 		if !some || !p.armed.CompareAndSwap(false, true) {
 			return
@@ -175,7 +174,7 @@ func (p *Part) metered(a *kernel.Actor) *kernel.Core {
 	return c
 }
 
-// rests reports whether something is kept of actors that sleep.
+// rests reports whether counts of sleeping actors are kept.
 func (p *Part) rests() (some bool) {
 	for i := range p.shelves {
 		s := &p.shelves[i]
@@ -186,7 +185,7 @@ func (p *Part) rests() (some bool) {
 	return some
 }
 
-// writeResting writes the rows of the actors that sleep. It reports whether something is left.
+// writeResting writes the rows of sleeping actors. It reports whether something is left.
 func (p *Part) writeResting() (left bool) {
 	for i := range p.shelves {
 		s := &p.shelves[i]
@@ -197,9 +196,9 @@ func (p *Part) writeResting() (left bool) {
 	return p.rests()
 }
 
-// write writes the rows of the actors on a shelf. What is kept of an actor that is awake again
-// stays, and so does all while the disk is full, up to a bound. What else cannot be written is
-// lost, as is that of destroyed actors.
+// write writes the rows of the actors on a shelf. Counts of an actor that is awake again stay.
+// While the disk is full all counts stay, up to a bound. Other counts that cannot be written are
+// lost, as are those of destroyed actors.
 //
 // REQUIRES: s.mu
 func (p *Part) write(s *shelf) {
@@ -241,7 +240,7 @@ type meter struct{ p *Part }
 // Forget implements kernel.Facet.
 func (*meter) Forget(*kernel.Core, engine.Version) {}
 
-// Close implements kernel.Facet: what is in no row waits for the end of the minute.
+// Close implements kernel.Facet: counts that are in no row wait for the end of the minute.
 func (m *meter) Close(c *kernel.Core) {
 	p, key := m.p, c.Actor.Key
 	s := p.shelf(key)
@@ -264,10 +263,10 @@ func (m *meter) Abandon(c *kernel.Core) {
 	m.p.flush(s, c)
 }
 
-// An account is what is remembered of an actor that was in memory when a minute ended. It is
-// guarded by the actor's shelf.
+// An account has the counts of an actor that was in memory when a minute ended. It is guarded by
+// the actor's shelf.
 type account struct {
-	last *tally.Totals // what was counted in the minute before this one; nil if that is nothing
+	last *tally.Totals // the counts of the minute before this one; nil if there are none
 }
 
 // accountOf returns the account of an actor; nil if it has none.
@@ -282,19 +281,19 @@ func accountOf(a *kernel.Actor) *account {
 type row struct {
 	_                                 struct{} `cbor:",toarray"`
 	Calls, Turns, Time, Written, Sent int64
-	// Stored is what it had stored when the row was written, and Before what it had at the end of
+	// Stored is the size of its store when the row was written, and Before the size at the end of
 	// the day before.
 	Stored, Before int64
 }
 
-// plus returns the row with what was counted since it was written.
+// plus returns the row with the counts since it was written.
 func (r row) plus(t tally.Totals) row {
 	r.Calls, r.Turns, r.Time, r.Written, r.Sent = r.Calls+t.Calls, r.Turns+t.Turns,
 		r.Time+int64(t.Time), r.Written+t.Written, r.Sent+t.Sent
 	return r
 }
 
-// turn begins a minute, unless the core is over: then its facet sees to what was counted, and more
+// turn begins a minute, unless the core is over: then its facet keeps the counts, and newer ones
 // may be of a successor.
 func (p *Part) turn(c *kernel.Core) {
 	s := p.shelf(c.Actor.Key)
@@ -339,9 +338,9 @@ func add(w *engine.Aside, day int64, more tally.Totals) error {
 	return w.Put(keyspace.Usage.Append(nil, uint64(day)), value)
 }
 
-// begin returns the row of a day, as it is stored. If there is none it removes the oldest rows, so
-// that no more are left than are kept. It does not go by their days: a clock that is far ahead for
-// a while would remove all.
+// begin returns the stored row of a day. If there is none it removes the oldest rows, so that a new
+// one exceeds no bound. It does not go by their days: a clock that is far ahead for a while would
+// remove all.
 func begin(w *engine.Aside, day int64) (row, error) {
 	key := keyspace.Usage.Append(nil, uint64(day))
 	if value, ok, err := w.AppendValue(nil, key); err != nil {
@@ -370,7 +369,7 @@ func begin(w *engine.Aside, day int64) (row, error) {
 	}
 	r := row{Before: last.Stored}
 	if !some && born < day {
-		r.Before = size // it did nothing since it is counted
+		r.Before = size // it did nothing since it was counted
 	}
 	if len(keys) >= usage.Kept {
 		return r, w.DeleteRange(start, keys[len(keys)-usage.Kept+1])

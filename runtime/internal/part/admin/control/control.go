@@ -1,4 +1,4 @@
-// Package control reads and writes what operators have set for one actor: that it is paused, and
+// Package control reads and writes the settings of operators for one actor: that it is paused, and
 // limits of its own.
 package control
 

@@ -9,8 +9,8 @@
 //	title:apple        in one field; also title:"red apple" and title:(red OR green)
 //	(red OR green) apple
 //
-// AND binds more tightly than OR, and may be written. In a word, characters that the tokenizer does
-// not take divide it: its parts must stand together. What has no such character at all is left out.
+// AND binds more tightly than OR, and may be written. Characters in a word that the tokenizer does
+// not take divide it: its parts must stand together. A word with only such characters is left out.
 package match
 
 import (
@@ -71,7 +71,7 @@ func phrases(e string) (n int) {
 }
 
 // A parser reads a text from left to right. Expressions are texts for FTS5, each of which can stand
-// anywhere; "" is that of what has no word.
+// anywhere; "" means that there is no word.
 type parser struct {
 	rest      string
 	fields    []string
@@ -117,7 +117,7 @@ func (p *parser) any(depth int) (string, error) {
 	}
 }
 
-// joined joins expressions, each of which is taken once.
+// joined joins expressions, each of them once.
 func joined(list []string, by string) string {
 	seen := make(map[string]bool)
 	list = slices.DeleteFunc(list, func(e string) bool {
@@ -188,7 +188,7 @@ func (p *parser) sees(word string) bool {
 	return q.keyword(word)
 }
 
-// unit reads a word, a phrase, a NEAR, what is in parentheses, or one of them in a field.
+// unit reads a word, a phrase, a NEAR, a text in parentheses, or one of them in a field.
 func (p *parser) unit(depth int) (string, error) {
 	if after, ok := strings.CutPrefix(p.rest, "NEAR("); ok {
 		p.rest = after
@@ -269,7 +269,7 @@ func (p *parser) word(at string) string {
 	return p.quoted(bare, bare != text)
 }
 
-// phrase reads what is in quotes; two quotes are one.
+// phrase reads a text in quotes; two quotes are one.
 func (p *parser) phrase() (string, error) {
 	var b strings.Builder
 	for rest := p.rest[1:]; ; {
@@ -335,7 +335,7 @@ func nearby(phrases []string, distance int) string {
 	return "NEAR(" + strings.Join(phrases, " ") + ", " + strconv.Itoa(distance) + ")"
 }
 
-// quoted is a text for FTS5, or "" if its tokenizer finds nothing in it.
+// quoted returns a text for FTS5, or "" if its tokenizer finds nothing in it.
 func (p *parser) quoted(text string, prefix bool) string {
 	if !p.finds(text) {
 		return ""
@@ -347,7 +347,7 @@ func (p *parser) quoted(text string, prefix bool) string {
 	return text
 }
 
-// finds reports whether a text has something that the tokenizer takes.
+// finds reports whether a text has characters that the tokenizer takes.
 func (p *parser) finds(text string) bool {
 	switch p.tokenizer {
 	case "trigram":

@@ -114,7 +114,7 @@ func tables(t testing.TB) *sql.DB {
 
 var short = []string{"unicode61", "porter", "ascii", "trigram"}
 
-// FuzzCompile checks that FTS5 takes whatever Compile lets through, with each tokenizer.
+// FuzzCompile checks that FTS5 accepts everything that Compile passes, with each tokenizer.
 func FuzzCompile(f *testing.F) {
 	for _, text := range []string{
 		"red", `"red apple"*`, "NEAR(red apple, 2) -leaf", "title:(red OR green) NOT a.b:x*", "a\x00b", `""`, "'; DROP TABLE t --", "{c0} : x", "c0:x", "^red", "red + apple", "a b c d e f g h",

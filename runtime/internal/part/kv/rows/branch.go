@@ -15,11 +15,11 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// mainBranch is the store itself. It has a row only for what was merged from it, and while its
-// versions are swept.
+// mainBranch is the store itself. It has a row only for merges from it, and while its versions are
+// swept.
 const mainBranch = 1
 
-// A Branch has the entries that another one had, and its own changes of them.
+// A Branch has the entries of another branch at a version, and its own changes of them.
 type Branch struct {
 	ID uint64
 	branchRecord
@@ -33,28 +33,27 @@ type branchRecord struct {
 	// Created is when, in Unix milliseconds.
 	Created  int64
 	ReadOnly bool
-	// Removed: what it has is on its way out.
+	// Removed: its entries are being removed.
 	Removed bool
-	// Sweeping: its versions are searched, from Swept on, for such that no reader may read.
+	// Sweeping: its versions are searched, from Swept on, for versions that no reader may read.
 	Sweeping bool
 	Swept    []byte
-	// Merged says what of it was merged into other branches last.
+	// Merged has the last merge of everything into each other branch.
 	Merged []merged
-	// Again: what a search has behind it may have others by now.
+	// Again: versions behind the search may have become unneeded.
 	Again bool
-	// Parts says what of some of its keys was merged into other branches since, from the oldest to
-	// the newest.
+	// Parts has later merges of some of its keys into other branches, from the oldest to the
+	// newest.
 	Parts []mergedPart
 	// SweepAt is when a search begins, in Unix milliseconds.
 	SweepAt int64
-	// Contained has what the branch had merged by versions that are not kept, because of later
-	// merges.
+	// Contained has merges into the branch by versions that are not kept, because of later merges.
 	Contained []mergedPart
-	// Unknown says of each other branch which merges into it are forgotten.
+	// Unknown has, for each other branch, which merges into it are forgotten.
 	Unknown []forgotten
 }
 
-// merged says that all that the branch had at a version is in another branch.
+// merged records that everything in the branch at a version is in another branch.
 type merged struct {
 	_       struct{} `cbor:",toarray"`
 	Into    uint64
@@ -62,8 +61,8 @@ type merged struct {
 	Time    int64
 }
 
-// mergedPart says the same of the keys from Start to End, which are packed; an empty End is that of
-// the store.
+// mergedPart records the same for the packed keys from Start to End; an empty End is the end of the
+// store.
 type mergedPart struct {
 	_          struct{} `cbor:",toarray"`
 	Into       uint64
@@ -72,8 +71,8 @@ type mergedPart struct {
 	Start, End []byte
 }
 
-// forgotten says that merges into a branch are forgotten, and that all of these were made from
-// First on and overtaken by Until.
+// forgotten records that merges into a branch are forgotten. All of them were made from First on
+// and overtaken by Until.
 type forgotten struct {
 	_                  struct{} `cbor:",toarray"`
 	Into, First, Until uint64
@@ -88,16 +87,16 @@ func (m *mergedPart) within(r Range) bool {
 // whole reports whether the part is everything.
 func (m *mergedPart) whole() bool { return len(m.Start)+len(m.End) == 0 }
 
-// A BranchError says that there is no branch with a name.
+// A BranchError is about a name that no branch has.
 type BranchError struct{ Name string }
 
 // Error has the name.
 func (e *BranchError) Error() string { return fmt.Sprintf("there is no branch %.80q", e.Name) }
 
-// first is the version from which on there is the branch.
+// first is the version at which the branch begins.
 func (b *Branch) first() engine.Version { return engine.Version(b.Version) }
 
-// branchOf returns the branch that a key of an entry is of.
+// branchOf returns the branch of an entry's key.
 func branchOf(key []byte) uint64 {
 	if keyspace.UserKV.Has(key) {
 		return mainBranch
@@ -106,7 +105,7 @@ func branchOf(key []byte) uint64 {
 	return id
 }
 
-// userKey returns the packed key of the entry that a row is of, in any branch.
+// userKey returns the packed key of an entry's row, in any branch.
 func userKey(row []byte) []byte {
 	if keyspace.UserKV.Has(row) {
 		return row[1:]
@@ -156,7 +155,7 @@ func survey(rows engine.Reader) (known *Scopes, err error) {
 	return known, err
 }
 
-// readPins returns what versions are kept for: pins, and branches, in the order of their numbers.
+// readPins returns pins and branches, for which versions are kept, in the order of their numbers.
 func readPins(rows engine.Reader) (pins []pin, list []*Branch, err error) {
 	if pins, err = timedPins(rows); err != nil {
 		return nil, nil, err
@@ -195,7 +194,7 @@ func readPins(rows engine.Reader) (pins []pin, list []*Branch, err error) {
 						pinRecord: pinRecord{Time: m.Time}})
 			}
 		}
-		for i, m := range b.Parts { // those of one merge follow each other
+		for i, m := range b.Parts { // the parts of one merge follow each other
 			if lives(m.Into) && (i == 0 || b.Parts[i-1].Version != m.Version || b.Parts[i-1].Into != m.Into) {
 				pins = append(pins,
 					pin{version: engine.Version(m.Version), branch: b.ID, forever: true,
@@ -211,7 +210,7 @@ func (s *Scopes) pinned(branch uint64) bool {
 	return slices.ContainsFunc(s.pins, func(p pin) bool { return p.branch == 0 || p.branch == branch })
 }
 
-// branch returns a branch by its number. The store itself is there without a row.
+// branch returns a branch by its number. The store itself needs no row.
 func (s *Scopes) branch(id uint64) *Branch {
 	for _, b := range s.branches {
 		if b.ID == id {
@@ -253,7 +252,7 @@ func RowIn(rows engine.Reader, branch string, packed []byte) ([]byte, error) {
 // NameOf returns the name of the branch with a number.
 func NameOf(list []*Branch, id uint64) string { return (&Scopes{branches: list}).branch(id).Name }
 
-// writeBranch stores what is known of a branch.
+// writeBranch stores the record of a branch.
 func (s *Store) writeBranch(b *Branch) error {
 	data, err := record.Encode(&b.branchRecord)
 	if err != nil {
@@ -263,7 +262,7 @@ func (s *Store) writeBranch(b *Branch) error {
 	return s.WriteSet.Put(keyspace.KVBranch.Append(nil, b.ID), data, engine.PutOptions{Exempt: true})
 }
 
-// Fork makes a branch that begins as another one is. The error may be a *BranchError.
+// Fork makes a branch from the state of another one. The error may be a *BranchError.
 func (s *Store) Fork(name, from string, readOnly bool) (*Branch, error) {
 	if n := len(name); n == 0 || n > hostkv.MaxBranchName || !utf8.ValidString(name) {
 		return nil, host.Errorf(host.InvalidArgument,
@@ -303,8 +302,8 @@ func (s *Store) Fork(name, from string, readOnly bool) (*Branch, error) {
 	return b, s.writeBranch(b)
 }
 
-// RemoveBranch removes a branch, which no other one was forked from. What it has goes in slices,
-// with the next purges. The error may be a *BranchError.
+// RemoveBranch removes a branch that no other one was forked from. Its entries are removed in
+// slices, with the next purges. The error may be a *BranchError.
 func (s *Store) RemoveBranch(name string) error {
 	if err := s.load(); err != nil {
 		return err
@@ -339,12 +338,12 @@ func (s *Store) RemoveBranch(name string) error {
 	return nil
 }
 
-// mergesRest is how long the versions that merges need no longer are left alone: one search serves
-// all merges of that time.
+// mergesRest is how long versions that merges no longer need are left alone: one search serves all
+// merges of that time.
 const mergesRest = time.Hour
 
-// sweepFrom has the versions of a branch searched for such that no reader may read any longer,
-// within a time.
+// sweepFrom schedules a search of a branch, within a time, for versions that no reader may read any
+// longer.
 func (s *Store) sweepFrom(b *Branch, within time.Duration) error {
 	if b.Removed {
 		return nil

@@ -24,7 +24,7 @@ type held struct {
 
 type state map[string]held
 
-// living is what has not expired by a time.
+// living returns the entries that have not expired by a time.
 func (s state) living(now int64) state {
 	out := maps.Clone(s)
 	maps.DeleteFunc(out, func(_ string, h held) bool { return h.expire != 0 && h.expire <= now })
@@ -55,7 +55,7 @@ type basePart struct {
 	has   func(key string) bool
 }
 
-// A gardener grows branches, and knows what each of them must have.
+// A gardener grows branches, and has a model of each.
 type gardener struct {
 	t        *testing.T
 	rnd      *rand.Rand
@@ -379,7 +379,7 @@ func (g *gardener) merge(source string, at engine.Version, target string, strate
 	from.parts[target] = append(from.parts[target], basePart{done, done.version, within})
 }
 
-// forgot reports whether a merge of a version was refused because something is no longer known.
+// forgot reports whether a merge of a version was refused because a merge was forgotten.
 func (g *gardener) forgot(at engine.Version, err error) bool {
 	g.t.Helper()
 	_, unknown := errors.AsType[*TrimmedError](err)
@@ -490,7 +490,7 @@ func TestBranchesHaveWhatWasWrittenToThem(t *testing.T) {
 		past < 150, "%d conflicts, %d merges and %d answers about the past are too few", conflicts, merges, past)
 }
 
-// clear removes all branches, and looks for what they leave behind.
+// clear removes all branches, and checks that they leave nothing behind.
 func (g *gardener) clear(keeps bool) {
 	for len(g.branches) > 1 {
 		for name, b := range g.branches {

@@ -14,25 +14,25 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
-// A Check demands something of an entry. If one fails, nothing of its commit is done.
+// A Check is a condition of an entry. If one fails, nothing of its commit is done.
 type Check struct {
-	// Key is packed, as is End, which is of Unchanged.
+	// Key is packed, and so is End, which only Unchanged uses.
 	Key, End []byte
-	// Want is what is demanded.
+	// Want is the condition.
 	Want Want
 	// Version is the version that the entry must have, if Want is AtVersion.
 	Version uint64
-	// Digest is that of the entries with Key <= key < End, if Want is Unchanged.
+	// Digest is the digest of the entries with Key <= key < End, if Want is Unchanged.
 	Digest Digest
-	// Value reports whether the entry has the value that is demanded, if Want is Equal.
+	// Value reports whether the entry has the right value, if Want is Equal.
 	Value func(value.Value) (bool, error)
 }
 
-// Want is what a Check demands.
+// Want is the kind of a Check.
 type Want uint8
 
-// The demands: that there is no entry, that there is one, that it has a version, that it has a
-// value, and that a range has a digest.
+// The kinds: there is no entry, there is one, it has a version, it has a value, and a range has a
+// digest.
 const (
 	Absent Want = iota
 	Exists
@@ -41,7 +41,7 @@ const (
 	Unchanged
 )
 
-// An Op is what a Mutation does.
+// An Op is the operation of a Mutation.
 type Op uint8
 
 // The operations.
@@ -52,7 +52,7 @@ const (
 	// end of the store.
 	Delete
 	DeleteRange
-	// Combine stores what Mutation.Combine makes of the stored value and the operand.
+	// Combine stores the result of Mutation.Combine for the stored value and the operand.
 	Combine
 	// Touch changes when an entry expires, and nothing else.
 	Touch
@@ -70,7 +70,7 @@ type Mutation struct {
 	Expiry   Expiry
 	// Where reports whether DeleteRange removes an entry; nil is all.
 	Where func(*engine.Entry) (bool, error)
-	// Done is what it did; zero before Apply.
+	// Done is the effect; zero before Apply.
 	Done Done
 }
 
@@ -78,7 +78,7 @@ type Mutation struct {
 type Expiry struct {
 	At  int64
 	Set bool // At counts; otherwise an entry that Put stores, or that is new, has Default, and another one stays as it was
-	// Default is what the scope of the entry says.
+	// Default is the expiry by the scope of the entry.
 	Default int64
 }
 
@@ -96,17 +96,16 @@ func (m *Mutation) Logical() []byte {
 	return m.Row
 }
 
-// Done is what one mutation did.
+// Done is the effect of one mutation.
 type Done struct {
-	// Changed: there is another value or expiry than before, or, of Delete and DeleteRange, fewer
-	// entries.
+	// Changed: the value or expiry is different from before, or, for Delete and DeleteRange,
+	// entries were removed.
 	Changed bool
-	// Value is the value that was stored; that of Combine is the result.
+	// Value is the value that was stored; for Combine it is the result.
 	Value value.Value
 	// Expires is when the entry expires, 0 for never.
 	Expires int64
-	// Deleted counts the entries that are gone. Keys are their packed keys, of a DeleteRange with
-	// Where.
+	// Deleted counts the removed entries. Keys are their packed keys, for a DeleteRange with Where.
 	Deleted int64
 	Keys    [][]byte
 }
@@ -126,8 +125,8 @@ func (e *MutationError) Error() string { return fmt.Sprintf("mutations[%d]: %v",
 func (e *MutationError) Unwrap() error { return e.Err }
 
 // Apply does a commit in a turn, and returns the positions of the checks that failed. If there are
-// any, nothing was done. After an error, which is a *MutationError if it is about one, the caller
-// must undo what was done.
+// any, nothing was done. After an error, which is a *MutationError if a mutation failed, the caller
+// must undo the writes.
 func Apply(w engine.Writer, c *Commit) (failed []int, err error) {
 	var done work
 	for i := range c.Checks {

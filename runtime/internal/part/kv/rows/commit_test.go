@@ -291,7 +291,7 @@ func TestCommitsAgreeWithAMap(t *testing.T) {
 	}
 }
 
-// B15: UUIDs of an actor grow, whatever its clock does, across commits that keep them.
+// B15: UUIDs of an actor grow, regardless of its clock, across commits that keep them.
 func TestUUIDsGrow(t *testing.T) {
 	space, rows := openRows(t)
 	last := ""

@@ -9,13 +9,13 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A Count is how much a scope or a group has. It is kept by the changes themselves.
+// A Count has the totals of a scope or a group. Changes keep it up to date.
 type Count struct {
 	Keys, Bytes int64 // entries, and the bytes of their keys and values
 	Groups      int64 // of a scope
 	Grouped     int64 // of a scope: how many of the entries are in groups
-	// Floor is the version of a scope before which it does not know what its entries were. It means
-	// something if the scope keeps versions.
+	// Floor is the version of a scope before which it does not have its old entries. It counts only
+	// if the scope keeps versions.
 	Floor int64
 	// FloorTime is when that was committed, in Unix milliseconds.
 	FloorTime int64
@@ -24,8 +24,8 @@ type Count struct {
 	Expiry int64
 }
 
-// never is an Expiry of a scope of which nothing expires. Any time has come at it, for a release
-// that does not know it.
+// never is the Expiry of a scope in which nothing expires. It is always due for a release that does
+// not know it.
 const never = 1
 
 // countForm is the first byte of a row of counts. The numbers follow as uvarints.
@@ -69,12 +69,12 @@ func readCount(rows engine.Reader, key []byte) (Count, error) {
 	return parseCount(&e)
 }
 
-// A ledger has the new counts of scopes and groups during a change. Nothing is stored before write.
+// A ledger has the new counts of scopes and groups during a change. write stores them.
 type ledger struct {
 	rows    engine.Reader
 	tallies []tally
 	index   map[string]int       // of the tallies; nil while they are few
-	within  func(sc *Scope) bool // of which scopes nothing is counted; nil is of none
+	within  func(sc *Scope) bool // scopes in which nothing is counted; nil is none
 }
 
 // A tally is a row of counts.
@@ -82,7 +82,7 @@ type tally struct {
 	key   []byte
 	group bool
 	was   Count // stored
-	fresh bool  // is written though it is as stored
+	fresh bool  // is written even if unchanged
 	count Count
 }
 
@@ -118,8 +118,8 @@ func (l *ledger) at(key []byte, group bool) (*tally, error) {
 	return &l.tallies[n-1], nil
 }
 
-// add adds a change of a packed key to the counts of the scopes that it is in, from sc outward. It
-// refuses what a policy does not let grow; the ledger is of no use then.
+// add adds a change of a packed key to the counts of its scopes, from sc outward. It refuses growth
+// that a policy forbids; then the ledger is of no use.
 func (l *ledger) add(sc *Scope, key []byte, keys, size int64) error {
 	for ; sc != nil; sc = sc.outer {
 		if l.within != nil && l.within(sc) {
@@ -165,7 +165,7 @@ func (l *ledger) add(sc *Scope, key []byte, keys, size int64) error {
 	return nil
 }
 
-// expires notes that an entry expires in the scopes from sc outward; 0 is never.
+// expires records that an entry expires in the scopes from sc outward; 0 is never.
 func (l *ledger) expires(sc *Scope, at int64) error {
 	for ; sc != nil && at != 0; sc = sc.outer {
 		t, err := l.at(keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, sc.Prefix)), false)
@@ -179,7 +179,7 @@ func (l *ledger) expires(sc *Scope, at int64) error {
 	return nil
 }
 
-// purged notes that nothing expires before a time where everything expired by now was removed; 0 is
+// purged records when the next entry expires, where everything expired by now was removed; 0 is
 // never.
 func (l *ledger) purged(now, next int64) {
 	for i := range l.tallies {
@@ -199,7 +199,7 @@ func (l *ledger) write(w *engine.WriteSet) error {
 		case t.group && t.count.Keys == 0:
 			_, err = w.Delete(t.key)
 		default:
-			// The actor may be full, and this may go with a change that makes it emptier.
+			// The actor may be full, and the change may make it emptier.
 			err = w.Put(t.key, t.count.encode(), engine.PutOptions{Exempt: true})
 		}
 		if err != nil {
@@ -254,7 +254,7 @@ func (s *Store) ungroup(sc *Scope) error {
 	return err
 }
 
-// empty makes the counts of a scope those of no entries.
+// empty sets the counts of a scope to those of no entries.
 func (s *Store) empty(sc *Scope) error {
 	if err := s.ungroup(sc); err != nil {
 		return err
@@ -268,7 +268,7 @@ func (s *Store) empty(sc *Scope) error {
 	return s.WriteSet.Put(key, c.encode(), engine.PutOptions{Exempt: true})
 }
 
-// sizeOf is what an entry counts in bytes: its key as callers know it, and its value.
+// sizeOf returns the size of an entry in bytes: its key for callers, and its value.
 func sizeOf(e *engine.Entry) int64 { return int64(len(e.Key)-1) + int64(e.Size) }
 
 // Counted returns the counts of a scope by its packed prefix, without entries that have expired by
@@ -391,8 +391,8 @@ func Groups(rows engine.Reader, prefix, after []byte, limit int, nowMS int64) (g
 	}
 }
 
-// maxOverdue bounds the entries that have expired and are not purged yet, of which a count is made
-// without them. Those of actors with scopes are purged within seconds.
+// maxOverdue bounds the entries that have expired and are not purged yet, for a count without them.
+// Those of actors with scopes are purged within seconds.
 const maxOverdue = 10_000
 
 // overdue visits entries of the store that have expired by now and are not purged yet.
@@ -412,7 +412,7 @@ func overdue(rows engine.Reader, nowMS int64, visit func(e *engine.Entry)) error
 			if seen++; keyspace.Kind(key[0]) != keyspace.UserKV.Kind {
 				continue
 			}
-			// The index may have entries of what was deleted or has another time by now.
+			// The index may have entries of a deleted key, or of one with another time by now.
 			found, err := rows.List(engine.ListQuery{Start: key,
 				End: append(key[:len(key):len(key)], 0), KeysOnly: true, Expired: true, Limit: 1})
 			if err != nil {
@@ -430,7 +430,7 @@ func overdue(rows engine.Reader, nowMS int64, visit func(e *engine.Entry)) error
 	return nil
 }
 
-// CountKeys counts the entries between packed bounds by reading their keys; a nil end is that of
+// CountKeys counts the entries between packed bounds by reading their keys; a nil end is the end of
 // the store.
 func CountKeys(rows engine.Reader, start, end []byte) (n int64, err error) {
 	q := engine.ListQuery{KeysOnly: true}

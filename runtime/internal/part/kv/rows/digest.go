@@ -12,10 +12,10 @@ import (
 const DigestSize = 16
 
 // A Digest stands for the keys and versions of a set of entries, in any order: the sum of their
-// hashes. The zero value is that of no entry.
+// hashes. The zero value stands for no entry.
 type Digest [2]uint64
 
-// Add adds an entry, whose key is that of its row.
+// Add adds an entry, whose key is the key of its row.
 func (d *Digest) Add(e *engine.Entry) {
 	hash := sha256.Sum256(binary.BigEndian.AppendUint64(e.Key[:len(e.Key):len(e.Key)], uint64(e.Version)))
 	d[0] += binary.BigEndian.Uint64(hash[:])
@@ -27,7 +27,7 @@ func (d Digest) Append(dst []byte) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, d[0]), d[1])
 }
 
-// ReadDigest reads what Append writes.
+// ReadDigest reads the result of Append.
 func ReadDigest(b [DigestSize]byte) Digest {
 	return Digest{binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(b[8:])}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// Writer returns what reads and changes the entries of a branch in a turn, under the keys of the
-// store itself. The name of that is empty. The error may be a *BranchError.
+// Writer reads and changes the entries of a branch in a turn, under the keys of the store itself.
+// The store's own name is empty. The error may be a *BranchError.
 func (s *Store) Writer(branch string) (engine.Writer, error) {
 	if branch == "" {
 		return s, nil
@@ -29,8 +29,8 @@ func (s *Store) Writer(branch string) (engine.Writer, error) {
 	return &editor{Store: s, branch: b, view: look(s.WriteSet, s.scopes, b, s.Version(), s.Version(), s.Now())}, nil
 }
 
-// An editor is a Writer of a branch other than the store itself. Scopes hold for its entries, but
-// count none of them.
+// An editor is a Writer of a branch other than the store itself. Scopes apply to its entries, but
+// do not count them.
 type editor struct {
 	*Store
 	branch *Branch
@@ -90,8 +90,8 @@ func (s *Store) put(sc *Scope, row, value []byte, o engine.PutOptions) error {
 	return s.WriteSet.Put(row, value, o)
 }
 
-// bury removes an entry of a branch. If what the branch was forked from has one, a row says that
-// there is none.
+// bury removes an entry of a branch. If the branch was forked from one that has the key, a row says
+// that there is no entry.
 func (s *Store) bury(sc *Scope, b *Branch, key []byte, why Kind) error {
 	row := rowOf(b.ID, key[1:])
 	from := look(s.WriteSet, s.scopes, s.scopes.branch(b.From), b.first(), s.Version(), s.Now())

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// Handled is how far the handler of a map's changes has read the log.
+// Handled is the progress of the handler of a map's changes in the log.
 type Handled struct {
 	_ struct{} `cbor:",toarray"`
 	// After is the position, if there is something to handle.
@@ -19,11 +19,11 @@ type Handled struct {
 	Due int64
 	// Attempts counts how often the handler has failed at the next change.
 	Attempts int
-	// Missed counts the changes that the log no longer had, and that the handler must be told of.
+	// Missed counts the changes that the log no longer had, for the handler.
 	Missed uint64
 }
 
-// ReadHandled returns how far the handler of a map is.
+// ReadHandled returns the progress of the handler of a map.
 func ReadHandled(rows engine.Reader, name string) (h Handled, err error) {
 	e, there, err := rows.Get(keyspace.KVHandled.Append(nil, name))
 	if err != nil || !there {
@@ -35,7 +35,7 @@ func ReadHandled(rows engine.Reader, name string) (h Handled, err error) {
 	return h, nil
 }
 
-// SetHandled notes how far the handler of a map is, and when it goes on.
+// SetHandled stores the progress of the handler of a map, and when it goes on.
 func (s *Store) SetHandled(name string, h Handled) error {
 	was, err := ReadHandled(s.WriteSet, name)
 	if err != nil {
@@ -62,8 +62,8 @@ func (s *Store) SetHandled(name string, h Handled) error {
 	return nil
 }
 
-// ring has the handler of the map handle the change that was logged last, if the key is one of a
-// map with a handler.
+// ring schedules the handler for the change that was logged last, if the key belongs to a map with
+// a handler.
 func (s *Store) ring(sc *Scope, at uint64) error {
 	name := s.handler(sc)
 	if name == "" || s.scopes.rung[name] {
@@ -97,7 +97,7 @@ type Handler struct {
 	Prefix []byte
 }
 
-// AllHandled visits how far each handler of an actor is.
+// AllHandled visits the progress of each handler of an actor.
 func AllHandled(rows engine.Reader, visit func(name string, h Handled)) error {
 	q := engine.ListQuery{}
 	q.Start, q.End = keyspace.KVHandled.Range()

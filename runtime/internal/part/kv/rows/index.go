@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// An Index is the definition of a search index, and how far it is built. What it has is in tables
+// An Index is the definition of a search index, and how far it is built. Its content is in tables
 // of the actor's SQLite database.
 type Index struct {
 	// Prefix is packed: the index has the entries whose keys begin with it.
@@ -18,7 +18,7 @@ type Index struct {
 	IndexState
 }
 
-// IndexState is what is stored of an index.
+// IndexState is the stored part of an index.
 type IndexState struct {
 	_ struct{} `cbor:",toarray"`
 	// ID is in the names of the index's tables. Another definition has another one.
@@ -27,9 +27,9 @@ type IndexState struct {
 	Weights   []float64
 	Tokenizer string
 	Created   int64 // Unix milliseconds
-	// Behind: the index may lack entries whose packed keys are greater than After, or have what is
-	// no longer there. What is not greater is kept up to date by each turn, and of the rest what
-	// turns change.
+	// Behind: the index may lack entries whose packed keys are greater than After, or still have
+	// removed ones. Each turn keeps the entries up to After up to date, and of the rest the ones
+	// that it changes.
 	Behind bool
 	After  []byte
 	// Fresh: the tables must be made anew before anything else. After is empty then.
@@ -38,22 +38,22 @@ type IndexState struct {
 	Due int64
 	// Failed counts the attempts to build on that failed, one after the other.
 	Failed uint64
-	// Most is how many entries are added next at most, since more were too much for a turn; 0 means
-	// as many as usual.
+	// Most bounds the entries that are added next, since more were too much for a turn; 0 means as
+	// many as usual.
 	Most uint64
 	// Skip is the key of an entry that alone is too much for a turn, if there is one: building
 	// leaves it out.
 	Skip []byte
 }
 
-// Has reports whether a packed key is one of the index.
+// Has reports whether a packed key is in the index.
 func (ix *Index) Has(key []byte) bool { return (&Scope{Prefix: ix.Prefix}).has(key) }
 
 // End is the bound of the packed keys of the index.
 func (ix *Index) End() []byte { return append(ix.Prefix[:len(ix.Prefix):len(ix.Prefix)], 0xFF) }
 
-// Meets reports whether a range of packed keys has keys of the index. An empty end is that of the
-// store.
+// Meets reports whether a range of packed keys has keys of the index. An empty end is the end of
+// the store.
 func (ix *Index) Meets(start, end string) bool {
 	return start < string(ix.End()) && (end == "" || string(ix.Prefix) < end)
 }
@@ -62,7 +62,7 @@ func (ix *Index) row() []byte {
 	return keyspace.KVIndex.Append(nil, keyspace.UserKV.Append(nil, ix.Prefix))
 }
 
-// Put stores the index, and arms or disarms what goes on with building it.
+// Put stores the index, and arms or disarms the row that continues building it.
 func (ix *Index) Put(w *engine.WriteSet) error {
 	old, there, err := FindIndex(w, ix.Prefix)
 	if err != nil {
@@ -97,8 +97,8 @@ func (ix *Index) disarm(w *engine.WriteSet) {
 // Name is the name of the index in the wake index.
 func (ix *Index) Name() string { return strconv.FormatUint(ix.ID, 10) }
 
-// FallBehind notes that entries from a packed key on must be compared with the index again, from a
-// time on.
+// FallBehind records that entries from a packed key on must be compared with the index again, from
+// a time on.
 func (ix *Index) FallBehind(key []byte, due int64) {
 	before := []byte(nil)
 	if len(key) > len(ix.Prefix) && bytes.HasPrefix(key, ix.Prefix) {
@@ -113,13 +113,13 @@ func (ix *Index) FallBehind(key []byte, due int64) {
 	ix.Behind = true
 }
 
-// Renew makes the tables of the index made anew, from a time on.
+// Renew schedules a rebuild of the tables of the index, from a time on.
 func (ix *Index) Renew(due int64) {
 	ix.Behind, ix.Fresh, ix.After, ix.Due = true, true, nil, due
 	ix.Built(0)
 }
 
-// Built notes that building goes on, with so many entries at most.
+// Built records that building goes on, with up to so many entries.
 func (ix *Index) Built(most uint64) { ix.Failed, ix.Most, ix.Skip = 0, most, nil }
 
 // FindIndex returns the index with a prefix.

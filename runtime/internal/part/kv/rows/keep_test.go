@@ -13,14 +13,14 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// pinned is a version that is kept until a time, and what the branches had.
+// pinned is a version that is kept until a time, with the states of the branches.
 type pinned struct {
 	version engine.Version
 	until   int64
 	was     map[string]state
 }
 
-// wild undoes turns, changes what is kept, and looks for what has to be kept.
+// wild undoes turns, changes what is kept, and checks that the needed versions are there.
 func (g *gardener) wild() {
 	g.s.Advance(g.now) // after a commit, reads would use the machine's clock
 	g.remember()
@@ -37,7 +37,7 @@ func (g *gardener) wild() {
 	}
 }
 
-// reads checks what a pin shows of a branch.
+// reads checks the entries of a branch at a pin.
 func (g *gardener) reads(p pinned, name string) {
 	g.t.Helper()
 	want, had := p.was[name]
@@ -81,7 +81,7 @@ func (g *gardener) undone() {
 	}
 }
 
-// rule changes what is kept of some keys, or pins what there is.
+// rule changes what is kept of some keys, or pins the present.
 func (g *gardener) rule() {
 	g.now++
 	g.s.Advance(g.now)
@@ -122,8 +122,8 @@ func (g *gardener) all(v *View) state {
 	return got
 }
 
-// Beside tags and pins a history of a time or a number of versions leaves what these may read, and
-// once it is over nothing else.
+// Beside tags and pins, a history of a time or a number of versions leaves only versions that these
+// may read, once it is over.
 func TestReadersKeepWhatTheyMayReadAndNoMore(t *testing.T) {
 	for seed := range seeds(3, 150) {
 		g := newGardener(t, seed, 991)
@@ -168,7 +168,7 @@ func TestReadersKeepWhatTheyMayReadAndNoMore(t *testing.T) {
 	}
 }
 
-// rest lets the purges happen as they are armed, until there is none.
+// rest runs the purges at their times, until none is armed.
 func (g *gardener) rest() {
 	for range 20_000 {
 		g.s.scopes.Reset()
@@ -202,7 +202,7 @@ func (g *gardener) idle() {
 	})
 }
 
-// A purge of more than a turn may write ends, also after a turn that was undone.
+// A purge of more than a turn may write ends, even after a turn that was undone.
 func TestLongHistoriesArePurgedInSteps(t *testing.T) {
 	space, rows := openRows(t)
 	must(t, space.SetLimits(&engine.Limits{MaxWriteSet: 10 << 20}))
@@ -237,7 +237,7 @@ func TestLongHistoriesArePurgedInSteps(t *testing.T) {
 	}
 }
 
-// points checks what each branch was when another was forked from it.
+// points checks the state of each branch when another was forked from it.
 func (g *gardener) points() {
 	g.t.Helper()
 	known, err := survey(g.s)
@@ -255,7 +255,7 @@ func (g *gardener) points() {
 	}
 }
 
-// A tag reads what the turn writes that makes it, and needs nothing older.
+// A tag reads the writes of the turn that makes it, and needs nothing older.
 func TestATagHasWhatItsTurnWrites(t *testing.T) {
 	r := newRig(t)
 	r.put("", "k", "before")
@@ -270,7 +270,7 @@ func TestATagHasWhatItsTurnWrites(t *testing.T) {
 	}
 }
 
-// A sweep writes so much at once and nothing more, and what expires meanwhile is purged.
+// A sweep writes so much at once and nothing more, and entries that expire meanwhile are purged.
 func TestSweepsOfLargeValuesAreBounded(t *testing.T) {
 	r := newRig(t)
 	_, err := r.s.SetScope(nil, Policy{KeepFor: 1 << 40})

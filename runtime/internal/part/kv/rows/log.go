@@ -19,13 +19,13 @@ type Log interface {
 	// Append appends events in a turn, up to host.MaxStreamBatch, and returns the position of the
 	// last. exempt: they may make a full actor larger.
 	Append(rows engine.Writer, now int64, keep *host.Stream, events [][]byte, exempt bool) (last uint64, err error)
-	// Retain has the log keep less than before, or more.
+	// Retain makes the log keep less than before, or more.
 	Retain(rows engine.Writer, now int64, keep *host.Stream) error
 	// Delete removes all events. Their positions are not used again.
 	Delete(rows engine.Writer, now int64) error
 }
 
-// A Cause says what made an event. The numbers are on disk.
+// A Cause is the cause of an event. The numbers are on disk.
 type Cause uint8
 
 // The causes: a value was stored, one entry was deleted, entries of a range were, or one has
@@ -37,7 +37,7 @@ const (
 	CauseExpired
 )
 
-// An Event is the change of an entry, as the log has it.
+// An Event is the change of an entry in the log.
 type Event struct {
 	_       struct{} `cbor:",toarray"`
 	Version engine.Version
@@ -49,8 +49,8 @@ type Event struct {
 	Value    []byte
 	Encoding host.Encoding
 	Expire   int64
-	// Prefix is, of CauseDeleteRange, how many bytes of the key the prefix has that selected it. It
-	// is -1 if a range did, from Start up to and without End; nil bounds are those of the store.
+	// Prefix is, for CauseDeleteRange, the length in bytes of the prefix that selected the key; -1
+	// if a range did, from Start up to and without End; nil bounds are those of the store.
 	Prefix     int
 	Start, End []byte
 }
@@ -70,7 +70,7 @@ func ParseEvent(data []byte) (*Event, error) {
 // logs reports whether changes of entries of the scope are logged.
 func (sc *Scope) logs() bool { return sc != nil && sc.logged }
 
-// logKept returns what the log keeps: as much as the most generous scope says.
+// logKept returns what the log keeps, by the most generous scope.
 func (s *Scopes) logKept() *host.Stream {
 	if s.kept != nil {
 		return s.kept
@@ -102,7 +102,7 @@ func (s *Store) LogKept() (*host.Stream, error) {
 	return s.scopes.logKept(), nil
 }
 
-// event is the record of an event of this turn.
+// event encodes an event of this turn.
 func (s *Store) event(e Event) ([]byte, error) {
 	e.Version, e.Key = s.Version(), e.Key[1:]
 	return record.Encode(&e)
@@ -124,13 +124,13 @@ func (s *Store) log(sc *Scope, e Event) error {
 func (s *Store) appendLog(events [][]byte, exempt bool) (last uint64, err error) {
 	keep := *s.scopes.logKept()
 	for _, e := range events {
-		keep.Bytes = max(keep.Bytes, int64(len(e))) // the last event is kept, however large it is
+		keep.Bytes = max(keep.Bytes, int64(len(e))) // the last event is kept at any size
 	}
 	s.logged = true
 	return s.scopes.Log.Append(s.WriteSet, s.Now(), &keep, events, exempt)
 }
 
-// TakeLogged reports whether the log was written since it was last called.
+// TakeLogged reports whether the log was written since the last call.
 func (s *Store) TakeLogged() bool {
 	logged := s.logged
 	s.logged = false
@@ -177,7 +177,7 @@ func (l *rangeLog) add(sc *Scope, key []byte, kind Kind) error {
 	return l.write()
 }
 
-// write appends what was added.
+// write appends the added events.
 func (l *rangeLog) write() error {
 	if len(l.events) == 0 {
 		return nil
@@ -199,7 +199,7 @@ func (l *rangeLog) write() error {
 	return nil
 }
 
-// relog removes the log when no scope wants it any longer, and else has it keep what scopes want.
+// relog removes the log if no scope wants it any longer; else it makes it keep what scopes want.
 func (s *Store) relog() error {
 	if s.scopes.Log == nil {
 		return nil

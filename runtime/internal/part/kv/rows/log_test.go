@@ -62,7 +62,7 @@ func events(t testing.TB, rows engine.Reader) (all []*Event) {
 	return all
 }
 
-// replay compares the entries that the log makes, from none, with the stored ones.
+// replay compares the entries that replaying the log gives with the stored ones.
 func replay(t testing.TB, rows engine.Reader) int {
 	t.Helper()
 	made, log := make(map[string]*Event), events(t, rows)

@@ -13,10 +13,10 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
-// A State is what a branch has of a key; nil is nothing.
+// A State is the entry of a key in a branch; nil is none.
 type State = *engine.Entry
 
-// Same reports whether two states are the same value that expires at the same time.
+// Same reports whether two states have the same value that expires at the same time.
 func Same(a, b State) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -24,7 +24,7 @@ func Same(a, b State) bool {
 	return a.Encoding == b.Encoding && a.Expire == b.Expire && bytes.Equal(a.Value, b.Value)
 }
 
-// StateOf returns what a branch has of a packed key.
+// StateOf returns the state of a packed key.
 func StateOf(r engine.Reader, key []byte) (State, error) {
 	e, there, err := r.Get(keyspace.UserKV.Append(nil, key))
 	if err != nil || !there {
@@ -39,7 +39,7 @@ type Conflict struct {
 	Base, Source, Target State
 }
 
-// A Merge is what a merge would do.
+// A Merge is the result of a merge that was not done yet.
 type Merge struct {
 	Mutations []Mutation
 	Conflicts []Conflict // up to hostkv.DefaultPage
@@ -47,7 +47,7 @@ type Merge struct {
 	Conflicted int64
 }
 
-// A Strategy decides which state an entry has that two branches have changed.
+// A Strategy decides the state of an entry that two branches have changed.
 type Strategy uint8
 
 // The strategies: neither, that of the source, that of the target.
@@ -57,8 +57,8 @@ const (
 	Ours
 )
 
-// Plan compares keys of three states, and returns what brings the changes from base to source into
-// target. base has the packed key.
+// Plan compares keys of three states, and returns the mutations that bring the changes from base to
+// source into target. base has the packed key.
 func Plan(base func(key []byte) engine.Reader, source, target engine.Reader,
 	keys iter.Seq2[[]byte, error], strategy Strategy) (m Merge, err error) {
 	var done work
@@ -109,20 +109,20 @@ func Plan(base func(key []byte) engine.Reader, source, target engine.Reader,
 	return m, nil
 }
 
-// A Common is what two branches began as, which is not the same for all keys.
+// A Common is the common base of two branches, which is not the same for all keys.
 type Common struct {
 	*View
 	parts []commonPart // a later one holds before those before it
 }
 
-// commonPart is what they began as of the keys from start to end.
+// commonPart is the base of the keys from start to end.
 type commonPart struct {
 	*View
 	start, end []byte
 }
 
-// Base returns what two views began as: where one was forked from the other, or both from a third,
-// or what the last merge between them had, of everything or of a part.
+// Base returns the common base of two views: where one was forked from the other, or both from a
+// third, or the state of the last merge between them, of everything or of a part.
 func Base(rows engine.Reader, source, target *View, now engine.Version, nowMS int64) (*Common, error) {
 	known, err := survey(rows)
 	if err != nil {
@@ -131,7 +131,7 @@ func Base(rows engine.Reader, source, target *View, now engine.Version, nowMS in
 	i, j := common(source, target)
 	from, at := known.branch(source.lines[i].branch), min(source.lines[i].version, target.lines[j].version)
 	between := func(visit func(b *Branch, p, q *Past)) {
-		// The source comes last: of two states of one version it is the one that it has.
+		// The source comes last: of two states of one version, its state is used.
 		for _, pair := range [][2]*View{{target, source}, {source, target}} {
 			for _, p := range pair[0].lines {
 				for _, q := range pair[1].lines {
@@ -140,7 +140,7 @@ func Base(rows engine.Reader, source, target *View, now engine.Version, nowMS in
 			}
 		}
 	}
-	// What q has of p is what p was when it was merged into q last, or all, if p is older.
+	// In q, p is as it was when it was merged into q last, or all of p, if p is older.
 	has := func(m *mergedPart, p, q *Past) (engine.Version, bool) {
 		v := min(engine.Version(m.Version), p.version)
 		return v, m.Into == q.branch && engine.Version(m.Version) <= q.version && v >= at
@@ -178,7 +178,7 @@ func Base(rows engine.Reader, source, target *View, now engine.Version, nowMS in
 	return c, nil
 }
 
-// Of returns the view that has what a packed key began as.
+// Of returns the view with the base of a packed key.
 func (c *Common) Of(packed []byte) *View {
 	key := keyspace.UserKV.Append(nil, packed)
 	for _, part := range slices.Backward(c.parts) {
@@ -189,8 +189,8 @@ func (c *Common) Of(packed []byte) *View {
 	return c.View
 }
 
-// Differing is Differing of what a view began as, and the view. It fails if it passes more than a
-// number of entries that both share.
+// Differing is Differing of a base and a view. It fails if it passes more than a number of entries
+// that both share.
 func (c *Common) Differing(v *View, start, end []byte, most int) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		n := 0
@@ -239,7 +239,7 @@ func handOn(keys iter.Seq2[[]byte, error], yield func([]byte, error) bool) bool 
 	return true
 }
 
-// Without returns the view without what has expired by a time.
+// Without returns the view without entries that have expired by a time.
 func (v *View) Without(ms int64) *View {
 	for _, p := range v.lines {
 		p.time, p.vague = ms, 0
@@ -247,12 +247,11 @@ func (v *View) Without(ms int64) *View {
 	return v
 }
 
-// A Range is of packed keys; a nil End is that of the store.
+// A Range is of packed keys; a nil End is the end of the store.
 type Range struct{ Start, End []byte }
 
-// NoteMerge notes that what one branch had at a version is in another one: all of it, if parts is
-// nil, or the keys in parts. Of parts before the last hostkv.MaxParts it is as if they had not been
-// merged.
+// NoteMerge records that the state of one branch at a version is in another one: all of it, if
+// parts is nil, or the keys in parts. Parts before the last hostkv.MaxParts count as not merged.
 func (s *Store) NoteMerge(source, target string, version engine.Version, parts []Range) error {
 	if err := s.load(); err != nil {
 		return err
@@ -322,8 +321,8 @@ func (b *Branch) merges(yield func(*mergedPart) bool) {
 	}
 }
 
-// mergesFor ranges over the merges that are known to a version of the branch. One whose own version
-// is not kept is known to an older one, all of which was merged.
+// mergesFor ranges over the merges that count for a version of the branch. A merge whose own
+// version is not kept counts for an older one, all of which was merged.
 func (b *Branch) mergesFor(version engine.Version) iter.Seq[*mergedPart] {
 	return func(yield func(*mergedPart) bool) {
 		for i := range b.Contained {
@@ -335,8 +334,8 @@ func (b *Branch) mergesFor(version engine.Version) iter.Seq[*mergedPart] {
 	}
 }
 
-// forgetMerges drops the merges of a branch that none compares with any longer. It reports whether
-// there were some.
+// forgetMerges drops the merges of a branch that nothing compares with any longer. It reports
+// whether there were some.
 func (s *Scopes) forgetMerges(b *Branch) bool {
 	was := *b
 	b.Contained, b.Unknown = slices.Clone(was.Contained), slices.Clone(was.Unknown)
@@ -349,9 +348,9 @@ func (s *Scopes) forgetMerges(b *Branch) bool {
 		len(b.Contained) < len(was.Contained) || len(b.Unknown) < len(was.Unknown)
 }
 
-// overtaken reports whether a later merge between the same branches has all of a part, and no
-// branch was forked from one of them in between, which knows only the earlier one. It notes in left
-// what is still known of the part.
+// overtaken reports whether a later merge between the same branches covers all of a part, and no
+// branch was forked from one of them in between, which has only the earlier one. It records in left
+// what still counts of the part.
 func (s *Scopes) overtaken(b, left *Branch, m *mergedPart) bool {
 	into, until := s.branch(m.Into), uint64(0)
 	if into.Removed {
@@ -379,8 +378,8 @@ func (s *Scopes) forkedFrom(id, from, until uint64) bool {
 	})
 }
 
-// forget notes that the version of a merge is no longer known, of which versions before another one
-// may need it.
+// forget records that the version of a merge is no longer known, although versions before until may
+// need it.
 func (b *Branch) forget(m *mergedPart, until uint64) {
 	i := slices.IndexFunc(b.Unknown, func(f forgotten) bool { return f.Into == m.Into })
 	if i < 0 {
@@ -390,8 +389,8 @@ func (b *Branch) forget(m *mergedPart, until uint64) {
 	f.First, f.Until = min(f.First, m.Version), max(f.Until, until)
 }
 
-// thin drops from what is contained in other branches what a later merge says of it too, to
-// whatever was forked from them; and the oldest parts, if there are too many.
+// thin drops parts of Contained that a later merge covers too, for every branch that was forked
+// from them; and the oldest parts, if there are too many.
 func (s *Scopes) thin(b *Branch) {
 	gone := func(id uint64) bool { return s.branch(id).Removed }
 	b.Unknown = slices.DeleteFunc(b.Unknown, func(f forgotten) bool { return gone(f.Into) })

@@ -19,7 +19,7 @@ func (r *rig) mergeKey(source, target, key string, strategy Strategy) Merge {
 	return r.mergeIn(source, target, strategy, []Range{{packed, append(packed[:len(packed):len(packed)], 0)}})
 }
 
-// branch returns what is stored of a branch.
+// branch returns the stored record of a branch.
 func (r *rig) branch(name string) *Branch {
 	r.t.Helper()
 	must(r.t, r.s.load())
@@ -28,7 +28,7 @@ func (r *rig) branch(name string) *Branch {
 	return b
 }
 
-// The last parts are known, each once, and what the others needed is removed, once within an hour.
+// The last parts are known, each once. Versions that older parts needed are removed, once an hour.
 func TestKnownPartsAreBounded(t *testing.T) {
 	r := newRig(t)
 	r.fork("b", "")
@@ -71,7 +71,7 @@ func TestKnownPartsAreBounded(t *testing.T) {
 	errorIf(t, n > 3, "%d versions are kept for one merge", n)
 }
 
-// What a branch does not have takes room of the quota like an entry. What it has can always be
+// A removal in a branch takes room of the quota like an entry. An entry of its own can always be
 // removed.
 func TestRemovalsOfABranchAreCharged(t *testing.T) {
 	space, rows := openRows(t)
@@ -133,7 +133,7 @@ func TestDifferingShowsWhereItIs(t *testing.T) {
 	}
 }
 
-// A merge reads all entries that both stores share and only one has changed since. A store of many
+// A merge reads all entries that both stores share and only one has changed since. A large store
 // does not hold its actor for that.
 func TestUnchangedEntriesThatAMergeReadsAreBounded(t *testing.T) {
 	r := newRig(t)

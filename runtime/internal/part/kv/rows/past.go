@@ -11,17 +11,17 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A TrimmedError says that what a key was at a version is not known, because nothing keeps it any
-// longer, or never did.
+// A TrimmedError says that the state of a key at a version is not known, because nothing keeps it
+// any longer, or never did.
 type TrimmedError struct {
 	Requested engine.Version
-	// Time is what was requested instead, in Unix milliseconds.
+	// Time is the requested time instead, in Unix milliseconds.
 	Time int64
 	// Earliest is a version that is known; 0 if only the present is.
 	Earliest engine.Version
 }
 
-// Error says what is asked for and what is known.
+// Error names the requested and the known version.
 func (e *TrimmedError) Error() string {
 	if e.Requested == 0 {
 		return fmt.Sprintf("what was at %d ms is not kept; the earliest version that is known is %d", e.Time, e.Earliest)
@@ -29,7 +29,7 @@ func (e *TrimmedError) Error() string {
 	return fmt.Sprintf("version %d is not kept; the earliest that is known is %d", e.Requested, e.Earliest)
 }
 
-// A Past reads what one branch itself had at a version, without what it has of another one.
+// A Past reads a branch's own entries at a version, without the entries of other branches.
 type Past struct {
 	rows    engine.Reader
 	branch  uint64
@@ -38,7 +38,7 @@ type Past struct {
 	now     int64          // the time of the reader
 	time    int64          // at which entries have expired; 0 is not known
 	vague   engine.Version // that was asked for, if time is only the earliest that it can be
-	timed   bool           // what was committed by time is read, and not what was by version, which is the present one
+	timed   bool           // commits up to time are read, and not up to version, which is the present one
 	sure    bool           // all is known: the version is pinned, or the present one
 	present bool
 	floors  map[*Scope]floor
@@ -68,12 +68,12 @@ func newPast(rows engine.Reader, known *Scopes, branch uint64, version, now engi
 	return p
 }
 
-// when makes p read what there was at a time before now.
+// when makes p read the state at a time before now.
 func (p *Past) when(ms int64) {
 	p.time, p.timed, p.sure, p.present = ms, true, false, false
 }
 
-// unknown is the error for what is not known. earliest is a version that is; 0 is none.
+// unknown is the error for an unknown state. earliest is a known version; 0 is none.
 func (p *Past) unknown(earliest engine.Version) error {
 	e := &TrimmedError{Requested: p.version, Earliest: earliest}
 	if p.timed {
@@ -91,7 +91,7 @@ func (p *Past) reached(version engine.Version, ms int64) bool {
 	return version <= p.version
 }
 
-// known returns an error if what a key was is not known, though no version of it says so.
+// known returns an error if the state of a key is not known, although no version of it says so.
 func (p *Past) known(key []byte) error {
 	if p.sure {
 		return nil
@@ -115,7 +115,7 @@ func (p *Past) known(key []byte) error {
 	return nil
 }
 
-// covers returns an error if what was in a range of user keys is not known as a whole.
+// covers returns an error if a range of user keys is not known as a whole.
 func (p *Past) covers(start, end []byte) error {
 	if p.sure {
 		return nil
@@ -141,7 +141,7 @@ func (p *Past) covers(start, end []byte) error {
 	return nil
 }
 
-// Get returns what a key was; false if it was absent. The error may be a *TrimmedError.
+// Get returns the value of a key; false if it was absent. The error may be a *TrimmedError.
 func (p *Past) Get(key []byte) (Version, bool, error) {
 	now, err := raw(p.rows, key)
 	if err != nil {
@@ -172,8 +172,8 @@ func each(rows engine.Reader, q engine.ListQuery, yield func(*engine.Entry, erro
 	}
 }
 
-// pick returns what a key was: what it is now, if that is old enough, or the newest of its older
-// versions that is. A version without a kind means that there was none.
+// pick returns the state of a key: the present one, if that is old enough, or the newest of its
+// older versions that is. A version without a kind means that there was none.
 func (p *Past) pick(key []byte, now *engine.Entry, older iter.Seq2[*engine.Entry, error]) (Version, bool, error) {
 	if err := p.known(key); err != nil {
 		return Version{}, false, err
@@ -224,7 +224,7 @@ func (p *Past) fetch(row []byte) (Version, bool, error) {
 	}
 	v, err := parseVersion(e)
 	if v.Ended != 0 && v.Ended <= p.version {
-		return Version{}, false, err // what followed it nothing keeps, and is gone
+		return Version{}, false, err // nothing keeps its successor, which is gone
 	}
 	if err != nil {
 		return v, false, err
@@ -232,7 +232,7 @@ func (p *Past) fetch(row []byte) (Version, bool, error) {
 	return p.as(v)
 }
 
-// as returns a version as it was; false if it is none of an entry, or had expired.
+// as returns a version in its old state; false if it is none of an entry, or had expired.
 func (p *Past) as(v Version) (Version, bool, error) {
 	if p.vague != 0 && v.Kind == Set && v.Expire > p.time && !v.lives(p.now) { // before or since
 		return v, false, &TrimmedError{Requested: p.vague}
@@ -243,11 +243,11 @@ func (p *Past) as(v Version) (Version, bool, error) {
 // lives reports whether a value has not expired by a time.
 func (v *Version) lives(ms int64) bool { return v.Expire == 0 || v.Expire > ms }
 
-// A Found is an entry as it was.
+// A Found is an old entry.
 type Found struct {
 	Key []byte
 	Version
-	gone bool // there was none, which the branch says
+	gone bool // there was none, as the branch says
 }
 
 // All ranges over the entries as they were, in the order of their keys, from start to end. The
@@ -262,7 +262,7 @@ func (p *Past) All(start, end []byte, reverse bool) iter.Seq2[Found, error] {
 	}
 }
 
-// all is All, also of what was removed. keys: present values may be left out.
+// all is All, including removed entries. keys: present values may be left out.
 func (p *Past) all(start, end []byte, reverse, keys bool) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		const page = 256
@@ -326,7 +326,7 @@ func (p *Past) all(start, end []byte, reverse, keys bool) iter.Seq2[Found, error
 	}
 }
 
-// first returns the key that comes first, of an entry and of a version.
+// first returns the first of two keys, of an entry and of a version.
 func first(present, past *engine.Entry, reverse bool) (key []byte, err error) {
 	if present != nil {
 		key = present.Key
@@ -371,7 +371,7 @@ func (p *puller) peek() (*engine.Entry, error) {
 
 func (p *puller) take() { p.page = p.page[1:] }
 
-// group takes the versions of a key.
+// group returns the versions of a key.
 func (p *puller) group(key []byte) (list []*engine.Entry, err error) {
 	prefix := keyspace.KVVersion.Prefix(nil, key)
 	for {
@@ -385,7 +385,7 @@ func (p *puller) group(key []byte) (list []*engine.Entry, err error) {
 }
 
 // History lists up to limit versions of a key from the newest to the oldest, the present one first;
-// before a version, or all if that is 0. What was before the floor is not known.
+// before a version, or all if that is 0. Versions before the floor are not known.
 func History(rows engine.Reader, key []byte, before engine.Version, limit int,
 	nowMS int64) (list []Version, more bool, floor engine.Version, err error) {
 	const most = 4 << 20 // bytes of the values, the last one aside
@@ -443,7 +443,7 @@ func History(rows engine.Reader, key []byte, before engine.Version, limit int,
 		}
 		return add(&v)
 	})
-	if err == nil && floor == 0 && p.known(key) != nil { // it is gone, and only readers keep something of it
+	if err == nil && floor == 0 && p.known(key) != nil { // it is gone, and only readers keep versions of it
 		page, err := rows.List(versions(key, 1, true))
 		if err != nil || len(page.Entries) == 0 {
 			return list, more, 0, err

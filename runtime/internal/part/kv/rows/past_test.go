@@ -13,15 +13,15 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A moment is what the store had after a turn.
+// A moment is the state of the store after a turn.
 type moment struct {
 	version engine.Version
-	raw     map[string]engine.Entry // also what has expired and is not purged
+	raw     map[string]engine.Entry // even expired entries that are not purged
 	time    int64
 	until   int64 // until when it is pinned; 0 if it is not
 }
 
-// A historian changes a store, and remembers all that it had.
+// A historian changes a store, and remembers all its states.
 type historian struct {
 	t       *testing.T
 	rnd     *rand.Rand
@@ -84,7 +84,7 @@ func (h *historian) turn() {
 	h.moments = append(h.moments, m)
 }
 
-// check asks for what was at some versions.
+// check compares the states at some versions.
 func (h *historian) check() {
 	for range 3 {
 		m := &h.moments[len(h.moments)-1-h.rnd.IntN(min(len(h.moments), 30))]
@@ -145,7 +145,7 @@ func (h *historian) check() {
 	}
 }
 
-// checkTime asks for what was at some times: what the last turn by then left.
+// checkTime compares the states at some times: what the last turn by then left.
 func (h *historian) checkTime() {
 	at := h.moments[len(h.moments)-1-h.rnd.IntN(min(len(h.moments), 30))].time + int64(h.rnd.IntN(2))
 	last := slices.IndexFunc(h.moments, func(m moment) bool { return m.time > at }) - 1
@@ -182,7 +182,7 @@ func (h *historian) checkTime() {
 	fatalIf(h.t, n != len(want), "%d entries at %d, want %d", n, at, len(want))
 }
 
-// A clock that is set back reorders nothing: what was written later has a later time, or the same.
+// A clock that is set back reorders nothing: later writes have a later time, or the same.
 func TestTheClockDoesNotReorderThePast(t *testing.T) {
 	_, rows := openRows(t)
 	s := Of(rows, new(Scopes))
@@ -195,7 +195,7 @@ func TestTheClockDoesNotReorderThePast(t *testing.T) {
 			must(t, errOf(s.Delete(keyspace.UserKV.Append(nil, pack("a", 0)))))
 		}
 	}
-	// what the clock said meanwhile is not asked
+	// times that the clock showed twice are not tested
 	for at, want := range map[int64]int{1000: 0, 1999: 0, 2000: 3, 2099: 3, 2100: 4, 3000: 4} {
 		v, err := LookBack(s, "", at, s.Version(), 9000)
 		must(t, err)

@@ -14,8 +14,8 @@ import (
 type pin struct {
 	version engine.Version
 	pinRecord
-	// branch is that whose versions are kept; 0 is all. forever: until it is no longer needed, for
-	// branches and their merges.
+	// branch is the one whose versions are kept; 0 is all. forever: until it is no longer needed,
+	// for branches and their merges.
 	branch  uint64
 	forever bool
 }

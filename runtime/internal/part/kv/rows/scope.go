@@ -19,18 +19,18 @@ import (
 
 // A Scope is all entries whose keys begin with the parts of a prefix, with a policy. Scopes nest.
 type Scope struct {
-	// Prefix is packed; the empty one is of the whole store.
+	// Prefix is packed; the empty one is for the whole store.
 	Prefix []byte
 	Policy
 	outer  *Scope // the next one around it; nil if there is none
-	logged bool   // its entries are, by its policy or that of a scope around it
+	logged bool   // its entries are logged, by its policy or that of a scope around it
 }
 
-// A Policy is what holds for the entries of a scope. The zero value demands nothing.
+// A Policy has the rules for the entries of a scope. The zero value has none.
 type Policy struct {
 	_ struct{} `cbor:",toarray"`
-	// MaxKeys, MaxBytes (of keys and values) and MaxGroups bound what the scope has; 0 is no bound.
-	// A group is all entries with the same next part, if their keys have more parts after it.
+	// MaxKeys, MaxBytes (of keys and values) and MaxGroups bound the content; 0 is no bound. A
+	// group is all entries with the same next part, if their keys have more parts after it.
 	MaxKeys, MaxBytes, MaxGroups int64
 	// CountGroups counts groups without a bound.
 	CountGroups bool
@@ -41,7 +41,7 @@ type Policy struct {
 	// long, in milliseconds from when the next one replaced it. 0 is no bound, if the other is one;
 	// if both are 0, nothing is kept.
 	KeepVersions, KeepFor int64
-	// ReadOnly refuses all changes. Entries expire all the same.
+	// ReadOnly refuses all changes, except that entries expire.
 	ReadOnly bool
 	// Info is any document.
 	Info []byte
@@ -57,7 +57,7 @@ type Policy struct {
 	LogEvents, LogBytes, LogFor int64
 }
 
-// Extended returns the policy with what another one has that is not zero.
+// Extended returns the policy with the nonzero fields of another one.
 func (p Policy) Extended(by *Policy) Policy {
 	for _, n := range []struct {
 		to *int64
@@ -76,43 +76,43 @@ func (p Policy) Extended(by *Policy) Policy {
 	return p
 }
 
-// Scopes are the scopes of an actor, as they are remembered between turns. The zero value knows
-// nothing and reads them when it must.
+// Scopes caches the scopes of an actor between turns. The zero value has read nothing, and reads
+// them when it must.
 type Scopes struct {
 	// Declared are the scopes of the actor's type, in the order of their prefixes.
 	Declared []Scope
 	// Handlers are the maps of the actor's type whose changes are handled.
 	Handlers []Handler
 	rung     map[string]bool // whether the handler of a map has something to handle, as far as it is known
-	// Log is where changes go that a policy asks for.
+	// Log gets the changes that a policy logs.
 	Log      Log
 	kept     *host.Stream // what the log keeps; nil if it is not known
 	known    bool
 	changed  engine.Version
 	list     []*Scope // in the order of their prefixes, without Info
 	pins     []pin
-	branches []*Branch // also such that are being removed
+	branches []*Branch // including the ones that are being removed
 	purge    int64     // when the purge of the store is armed, in Unix milliseconds; 0 is not
 	armed    bool      // purge is known
 }
 
-// Forget drops what was read or changed by turns after a version.
+// Forget drops what turns after a version have read or changed.
 func (s *Scopes) Forget(after engine.Version) {
 	if s.changed > after {
 		s.forget(0)
 	}
 }
 
-// Reset drops what is known, because some of it may have been undone.
+// Reset drops everything, because some of it may have been undone.
 func (s *Scopes) Reset() { s.forget(s.changed) }
 
-// forget drops what is known. changed is the version of the turn that changes it.
+// forget drops everything. changed is the version of the turn that changes it.
 func (s *Scopes) forget(changed engine.Version) {
 	s.known, s.list, s.kept, s.pins, s.branches, s.purge, s.armed, s.rung, s.changed = false, nil,
 		nil, nil, nil, 0, false, nil, changed
 }
 
-// load reads the scopes, unless they are known, after making the declared ones what the type says.
+// load reads the scopes, unless they are known, after it has made the declared ones the type's.
 func (s *Store) load() error {
 	known := s.scopes
 	if known.known {
@@ -141,7 +141,7 @@ func (s *Store) load() error {
 	return nil
 }
 
-// briefScopes reads all scopes without what only callers want, and which contain which.
+// briefScopes reads all scopes without Info, and finds out which contain which.
 func briefScopes(rows engine.Reader) (list []*Scope, err error) {
 	q := engine.ListQuery{Limit: 256}
 	q.Start, q.End = keyspace.KVScope.Range()
@@ -161,7 +161,7 @@ func briefScopes(rows engine.Reader) (list []*Scope, err error) {
 	return list, err
 }
 
-// nest notes which scopes contain which, and returns how deep they nest.
+// nest records which scopes contain which, and returns how deep they nest.
 func nest(list []*Scope) (deepest int) {
 	var outer *Scope
 	depth := 0
@@ -178,7 +178,7 @@ func nest(list []*Scope) (deepest int) {
 	return deepest
 }
 
-// declare makes the declared scopes what the type says, among all that are stored.
+// declare makes the stored scopes agree with the type's.
 func (s *Store) declare(stored []*Scope) (changed bool, err error) {
 	find := func(prefix []byte) *Scope {
 		i, ok := slices.BinarySearchFunc(stored, prefix,
@@ -216,7 +216,7 @@ func (s *Store) declare(stored []*Scope) (changed bool, err error) {
 }
 
 // ListScopes lists up to limit scopes in the order of their prefixes, with start <= prefix < end
-// and after one; nil bounds and no number bound nothing.
+// and after one; nil bounds and a limit of 0 are no bounds.
 func ListScopes(rows engine.Reader, start, end, after []byte, limit int) (list []*Scope, more bool, err error) {
 	row := func(prefix []byte) []byte { return keyspace.KVScope.Append(nil, keyspace.UserKV.Append(nil, prefix)) }
 	q := engine.ListQuery{}
@@ -271,7 +271,7 @@ func (sc *Scope) has(key []byte) bool {
 		(len(key) == len(sc.Prefix) || len(sc.Prefix) == 0 || key[len(sc.Prefix)] != 0xFF)
 }
 
-// of returns the innermost scope that a packed key is in; nil if there is none.
+// of returns the innermost scope of a packed key; nil if there is none.
 func (s *Scopes) of(key []byte) *Scope {
 	if len(s.list) == 0 {
 		return nil
@@ -304,8 +304,8 @@ func (s *Scopes) meet(start, end []byte) bool {
 	return i < len(s.list) && (end == nil || bytes.Compare(s.list[i].Prefix, end) < 0)
 }
 
-// group returns the packed part that names the group of a key of the scope; nil if it is in none,
-// or they are not counted.
+// group returns the packed part that names the group of a key of the scope; nil if the key has no
+// group, or groups are not counted.
 func (sc *Scope) group(key []byte) []byte {
 	if !sc.CountGroups && sc.MaxGroups == 0 {
 		return nil
@@ -318,7 +318,7 @@ func (sc *Scope) group(key []byte) []byte {
 	return rest[:d.Offset()]
 }
 
-// Name is the prefix as callers know it.
+// Name is the prefix in its form for callers.
 func (sc *Scope) Name() string {
 	parts, err := tuple.Unpack(sc.Prefix)
 	if err != nil {
@@ -398,8 +398,8 @@ func (s *Store) SetScope(prefix []byte, p Policy) (*Scope, error) {
 	return sc, s.hasten()
 }
 
-// hasten has what expires purged within a second, as in a store with scopes, and not within an
-// hour.
+// hasten makes the next purge run within a second of the first expiry, as in a store with scopes,
+// and not within an hour.
 func (s *Store) hasten() error {
 	at, err := s.NextExpiry()
 	if err != nil || at == 0 {
@@ -408,8 +408,8 @@ func (s *Store) hasten() error {
 	return s.arm(max(at, s.Now()), promptly)
 }
 
-// Scopes counts the scopes with prefixes from start up to and without end; a nil end is that of the
-// store.
+// Scopes counts the scopes with prefixes from start up to and without end; a nil end is the end of
+// the store.
 func (s *Store) Scopes(start, end []byte) (n int, err error) {
 	if err := s.load(); err != nil {
 		return 0, err
@@ -465,8 +465,8 @@ func (s *Store) setScope(prefix []byte, p Policy) (*Scope, error) {
 	return sc, err
 }
 
-// beginHistory begins the history of a scope. It has what a scope around it has kept of its entries
-// so far.
+// beginHistory begins the history of a scope. It begins with what a scope around it has kept of its
+// entries.
 func (s *Store) beginHistory(sc *Scope) error {
 	list, err := briefScopes(s.WriteSet)
 	if err != nil {
@@ -488,7 +488,7 @@ func (s *Store) beginHistory(sc *Scope) error {
 	return s.raise(sc, floor{s.Version(), s.Time()})
 }
 
-// sweepAll has the versions of all branches searched for such that nothing keeps any longer.
+// sweepAll schedules a search of all branches for versions that nothing keeps any longer.
 func (s *Store) sweepAll() error {
 	_, branches, err := readPins(s.WriteSet)
 	if err != nil {
@@ -511,7 +511,7 @@ func errDeclared() error {
 		With("reason", "declared_scope")
 }
 
-// Has reports whether there is a scope with a prefix that is not the type's.
+// Has reports whether there is a scope with a prefix that the type does not declare.
 func (s *Store) Has(prefix []byte) (bool, error) {
 	if err := s.load(); err != nil {
 		return false, err
@@ -556,8 +556,8 @@ func (s *Store) RemoveScope(prefix []byte) error {
 }
 
 // unkeep removes the versions of the entries below a prefix that no reader keeps, except in scopes
-// within that keep some themselves. If a scope around keeps them now, it knows what was from a
-// floor on.
+// within that keep some themselves. If a scope around keeps them now, its history begins at a
+// floor.
 func (s *Store) unkeep(prefix []byte, from floor) error {
 	list, err := briefScopes(s.WriteSet) // the declared ones may be on their way
 	if err != nil {

@@ -140,7 +140,7 @@ func TestAScopeIsForgottenWithItsTurn(t *testing.T) {
 	must(t, put(s, 0, "1", "b"))
 }
 
-// Entries that have expired make as much room as is needed, however many.
+// Expired entries make as much room as is needed, for any number of them.
 func TestAFullScopeIsClearedUntilThereIsRoom(t *testing.T) {
 	s := scoped(t, nil, Policy{MaxBytes: 2 * mostCleared * 100})
 	for i := range mostCleared + 500 {
@@ -150,7 +150,7 @@ func TestAFullScopeIsClearedUntilThereIsRoom(t *testing.T) {
 	must(t, put(s, 0, strings.Repeat("x", 2*mostCleared*100-100), "a"))
 }
 
-// What is removed and kept as a version does not need room that a full actor has not.
+// Removed entries that are kept as versions need no room that a full actor does not have.
 func TestAFullActorWithVersionsCanBeEmptied(t *testing.T) {
 	space, rows := openRows(t)
 	s := Of(rows, new(Scopes))
@@ -175,7 +175,7 @@ func TestAFullActorWithVersionsCanBeEmptied(t *testing.T) {
 	errorIf(t, turns < 2 || err != nil || c.Keys != 0, "%v %v %v", turns, c, err)
 }
 
-// The type's scopes are its own from the first change of a store on.
+// The type's scopes are protected from the first change of a store on.
 func TestAScopeOfTheTypeIsNotChanged(t *testing.T) {
 	_, rows := openRows(t)
 	declared := Scope{Prefix: pack("m"), Policy: Policy{MaxKeys: 1}}
@@ -195,8 +195,8 @@ func TestAScopeOfTheTypeIsNotChanged(t *testing.T) {
 	}
 }
 
-// A row of a release that did not know when the first entry expires: an entry that has expired does
-// not count.
+// A row of a release that did not record when the first entry expires: an expired entry does not
+// count.
 func TestAnOldCountDoesNotKnowWhenNothingExpires(t *testing.T) {
 	s := scoped(t, pack("a"), Policy{})
 	key := keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, pack("a")))

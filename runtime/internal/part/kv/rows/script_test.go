@@ -31,7 +31,7 @@ func TestKVStoreScripts(t *testing.T) {
 	})
 }
 
-// A script is a store and the versions that a script remembers.
+// A script is a store and the versions that a script has saved.
 type script struct {
 	*rig
 	saved map[string]engine.Version
@@ -70,7 +70,7 @@ func (s *script) block(lines []string) {
 	}
 }
 
-// failure describes an error by what callers match it by.
+// failure describes an error by the property that callers match.
 func failure(err error) string {
 	if e, is := errors.AsType[*QuotaError](err); is {
 		return e.What + " are full"

@@ -20,22 +20,21 @@ var Kinds = []keyspace.Kind{
 }
 
 // A Store is the key-value store of an actor in a turn. All changes of user keys go through it: it
-// keeps what scopes count, and refuses what they do not let happen. What it refuses changes
-// nothing.
+// updates the counts of scopes, and refuses changes that they do not allow. A refused change has no
+// effect.
 //
 // Keys are logical keys of kind keyspace.UserKV.
 type Store struct {
 	*engine.WriteSet
 	scopes *Scopes
 	purged [][]byte
-	logged bool // something was
+	logged bool // the log was written
 }
 
-// Of returns the store over a write set. The scopes are what is remembered of the actor's, between
-// turns.
+// Of returns the store over a write set. scopes is the cache of the actor's scopes, between turns.
 func Of(rows *engine.WriteSet, scopes *Scopes) *Store { return &Store{WriteSet: rows, scopes: scopes} }
 
-// A QuotaError refuses a change that a scope has no room for.
+// A QuotaError refuses a change for which a scope has no room.
 type QuotaError struct {
 	Scope *Scope
 	What  string // keys, bytes or groups
@@ -53,8 +52,8 @@ func (e *QuotaError) Error() string {
 	return fmt.Sprintf("the scope %s has room for %d %s; %d are needed", e.Scope.Name(), e.Limit, e.What, e.Need)
 }
 
-// scope returns the innermost scope of a key; nil if there is none. plain: nothing looks at a
-// change of the key.
+// scope returns the innermost scope of a key; nil if there is none. plain: a change of the key
+// concerns nothing else.
 func (s *Store) scope(key []byte) (sc *Scope, plain bool, err error) {
 	if err := s.load(); err != nil {
 		return nil, false, err
@@ -69,9 +68,9 @@ const (
 	promptly = time.Second
 )
 
-// arm has keys purged that expire at a time, in Unix milliseconds, at the end of the span that it
-// is in. 0 is never. A store has one time when it is purged, the earliest, from which the next one
-// follows.
+// arm schedules the purge of keys that expire at a time, in Unix milliseconds, at the end of the
+// span that the time is in. 0 is never. A store has one time of its purge, the earliest; each purge
+// arms the next.
 func (s *Store) arm(ms int64, span time.Duration) error {
 	if ms <= 0 {
 		return nil
@@ -140,7 +139,7 @@ func (sc *Scope) writable() error {
 	return nil
 }
 
-// DefaultExpiry returns when an entry expires that is put now without a time to live, in Unix
+// DefaultExpiry returns when an entry that is put now without a time to live expires, in Unix
 // milliseconds; 0 is never.
 func (s *Store) DefaultExpiry(key []byte) (int64, error) {
 	sc, _, err := s.scope(key)
@@ -233,7 +232,7 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 			s.scopes.rung, s.scopes.armed = nil, false
 		}
 	}()
-	// Of a scope that the range covers as a whole, nothing need be counted.
+	// In a scope that the range covers as a whole, nothing need be counted.
 	l := ledger{rows: s.WriteSet, within: func(sc *Scope) bool {
 		from := keyspace.UserKV.Append(nil, sc.Prefix)
 		return bytes.Compare(start, from) <= 0 && bytes.Compare(keyspace.TupleEnd(from), end) <= 0
@@ -295,7 +294,7 @@ func (s *Store) DeleteRange(start, end []byte) (n int64, err error) {
 	return deleted, l.write(s.WriteSet)
 }
 
-// remove removes an entry that counts.
+// remove removes an entry that scopes count.
 func (s *Store) remove(sc *Scope, key []byte, e *engine.Entry, kind Kind) error {
 	if err := s.end(sc, key, e, kind); err != nil {
 		return err
@@ -312,7 +311,7 @@ func (s *Store) remove(sc *Scope, key []byte, e *engine.Entry, kind Kind) error 
 // removals are the causes of removals of single entries.
 var removals = map[Kind]Cause{Deleted: CauseDelete, Expired: CauseExpired}
 
-// settle returns what an entry is before it changes. One that has expired is removed first.
+// settle returns an entry before it changes. An expired entry is removed first.
 func (s *Store) settle(sc *Scope, key []byte) (engine.Entry, bool, error) {
 	e, there, err := s.Stat(key)
 	if err != nil || !there || e.Expire == 0 || e.Expire > s.Now() {
@@ -325,8 +324,8 @@ func (s *Store) settle(sc *Scope, key []byte) (engine.Entry, bool, error) {
 	return engine.Entry{}, false, nil
 }
 
-// charged makes a change of one key, which expires at a time or never, with what the scopes count.
-// If some have no room, entries of theirs that have expired make it, up to a number.
+// charged makes a change of one key, which expires at a time or never, and updates the counts of
+// the scopes. If a scope has no room, it removes its expired entries, up to a number.
 func (s *Store) charged(sc *Scope, key []byte, keys, size, expire int64, change func() error) error {
 	for cleared := 0; ; {
 		l := ledger{rows: s.WriteSet}
@@ -350,18 +349,18 @@ func (s *Store) charged(sc *Scope, key []byte, keys, size, expire int64, change 
 	}
 }
 
-// TakePurged returns the keys of entries that were removed because they had expired, in the
-// operations since it was last called.
+// TakePurged returns the keys of entries that were removed because they had expired, in operations
+// since the last call.
 func (s *Store) TakePurged() [][]byte {
 	keys := s.purged
 	s.purged = nil
 	return keys
 }
 
-// mostCleared is how many entries clear removes at most.
+// mostCleared is how many entries clear removes.
 const mostCleared = 1000
 
-// clear removes entries of a scope that have expired, up to some.
+// clear removes expired entries of a scope, up to mostCleared.
 func (s *Store) clear(sc *Scope) (n int, err error) {
 	l := ledger{rows: s.WriteSet}
 	var due []engine.Entry
@@ -380,14 +379,14 @@ func (s *Store) clear(sc *Scope) (n int, err error) {
 	return len(due), l.write(s.WriteSet)
 }
 
-// purgeBytes bounds what a purge keeps of the entries that it removes.
+// purgeBytes bounds the bytes that a purge keeps as versions of entries that it removes.
 const purgeBytes = 8 << 20
 
-// purgePause is how long the purge leaves an actor to others, in milliseconds, before it goes on.
+// purgePause is how long a purge leaves the actor to others, in milliseconds, before it goes on.
 const purgePause = 4
 
-// Purge removes up to a number of keys that have expired, of all kinds, and rows that nothing needs
-// any longer. It arms the next purge, and returns whether there may be more of them.
+// Purge removes up to a number of expired keys, of all kinds, and rows that nothing needs any
+// longer. It arms the next purge, and returns whether there may be more of them.
 func (s *Store) Purge(most int) (more bool, err error) {
 	if err := s.load(); err != nil {
 		return false, err
@@ -438,8 +437,8 @@ func (s *Store) Purge(most int) (more bool, err error) {
 	return more, s.armNext(more, scoped)
 }
 
-// armNext arms the purge of what is left, if there is more, or else of what expires next; scoped:
-// there are scopes, which count until then.
+// armNext arms the next purge: of the rest, if there is more, or else of the next keys that expire.
+// scoped: there are scopes, which count until then.
 func (s *Store) armNext(more, scoped bool) error {
 	if more {
 		if err := s.loadPurge(); err != nil {
@@ -473,7 +472,7 @@ func (s *Store) armNext(more, scoped bool) error {
 	return s.rearm((max(at, s.Now())/n + 1) * n)
 }
 
-// expire removes an entry that has expired, and that has not changed since it was read.
+// expire removes an expired entry that has not changed since it was read.
 func (s *Store) expire(l *ledger, e *engine.Entry) error {
 	key := e.Key
 	s.purged = append(s.purged, key)
@@ -495,7 +494,7 @@ func (s *Store) expire(l *ledger, e *engine.Entry) error {
 	return s.log(sc, Event{Cause: CauseExpired, Key: key})
 }
 
-// atomically undoes what an operation did that fails.
+// atomically undoes an operation that fails.
 func (s *Store) atomically(operation func() error) error {
 	before, purged := s.Savepoint(), len(s.purged)
 	err := operation()

@@ -34,7 +34,7 @@ func (s *Store) sweep(most int) (more bool, err error) {
 	return false, nil
 }
 
-// deleteRows deletes up to most rows of a range, from where it was before in it.
+// deleteRows deletes up to most rows of a range, from where it was before.
 func (s *Store) deleteRows(b *Branch, start, end []byte, most int) (int, error) {
 	if bytes.Compare(b.Swept, start) > 0 {
 		start = b.Swept
@@ -60,7 +60,7 @@ func (s *Store) deleteRows(b *Branch, start, end []byte, most int) (int, error) 
 	return n, s.writeBranch(&next)
 }
 
-// sweepVersions goes over up to most versions of a branch.
+// sweepVersions searches up to most versions of a branch.
 func (s *Store) sweepVersions(b *Branch, most int) error {
 	next := *b
 	first, last := keyspace.UserKV.Range()
@@ -151,8 +151,8 @@ func (s *Store) reduce(key []byte, group []*engine.Entry) error {
 	return nil
 }
 
-// readUntils says until when readers may read each version of a key, the newest first, or need it
-// in order to know when another one ended. A version with a time is left out unless timed.
+// readUntils returns until when readers may read each version of a key, the newest first, or need
+// it to find when another one ended. A version with a time is left out unless timed.
 func (s *Store) readUntils(key []byte, group []*engine.Entry, timed bool) ([]int64, error) {
 	head, there, err := s.Stat(key)
 	if err != nil {

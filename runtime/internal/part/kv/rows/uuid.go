@@ -14,8 +14,8 @@ import (
 // Stamps makes the strings of placeholders of one commit.
 //
 // UUIDs of version 7 begin with their time: 48 bits of milliseconds, and 12 bits of their parts.
-// Those of an actor grow, though its clock may be set back: each is later than the last, whose time
-// is kept.
+// Those of an actor grow, even if its clock is set back: each is later than the last, whose time is
+// kept.
 type Stamps struct {
 	last uint64 // time of the last UUID; 0 is not known yet
 	made bool

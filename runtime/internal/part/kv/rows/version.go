@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A Kind says what a version of an entry is.
+// A Kind is the kind of a version of an entry.
 type Kind uint8
 
 // The kinds of versions. The numbers are on disk.
@@ -22,15 +22,15 @@ const (
 	trimmed Kind = 4
 )
 
-// noEntry is the encoding of an entry of a branch that says that there is none.
+// noEntry is the encoding of a branch's row that says that there is no entry.
 const noEntry = 0xFF
 
-// A Version is what an entry was, or is, from the commit with a number on.
+// A Version is the state of an entry from the commit with a number on.
 type Version struct {
 	Version engine.Version
 	Kind    Kind
 	// Time is when it was committed, Created when the entry was, in Unix milliseconds. No version
-	// of an entry has an earlier time than the one before, whatever the clock does.
+	// of an entry has an earlier time than the one before, even if the clock is set back.
 	Time, Created int64
 	// Ended is the version that replaced it. 0 is not known: it is the last one, or what followed
 	// has a row.
@@ -109,7 +109,7 @@ func gone(e *engine.Entry) bool {
 	return e.Encoding == noEntry && e.Size == 1 && keyspace.KVBranchEntry.Has(e.Key)
 }
 
-// head is the version that an entry is.
+// head returns an entry as a version.
 func head(e *engine.Entry) Version {
 	if gone(e) {
 		why := Deleted
@@ -122,7 +122,7 @@ func head(e *engine.Entry) Version {
 		Expire: e.Expire, Encoding: e.Encoding, Value: e.Value}
 }
 
-// raw returns what is stored under a key, expired or not; nil if there is nothing.
+// raw returns the stored row of a key, expired or not; nil if there is none.
 func raw(rows engine.Reader, key []byte) (*engine.Entry, error) {
 	page, err := rows.List(engine.ListQuery{Start: key, End: append(key[:len(key):len(key)], 0),
 		Limit: 1, Expired: true})
@@ -142,15 +142,15 @@ func (sc *Scope) history() *Scope {
 	return nil
 }
 
-// keep stores what an entry is before it changes, if its scope or a reader keeps it. there: it is
-// an entry, which the caller has not changed yet.
+// keep stores the state of an entry before it changes, if its scope or a reader keeps it. there:
+// there is an entry, which the caller has not changed yet.
 func (s *Store) keep(sc *Scope, key []byte, there, removal bool) error {
 	h := sc.history()
 	if h == nil && !s.scopes.pinned(branchOf(key)) {
 		return nil
 	}
 	if !there {
-		// The turn may have removed it: what was in between is no version.
+		// The turn may have removed it: a state within a turn is no version.
 		_, err := s.WriteSet.Delete(versionRow(key, s.Version()))
 		return err
 	}
@@ -170,7 +170,7 @@ func (s *Store) keep(sc *Scope, key []byte, there, removal bool) error {
 	return s.trim(h, key, 16) // the next changes trim the rest
 }
 
-// Times until when something is kept, in Unix milliseconds.
+// Times until when a version is kept, in Unix milliseconds.
 const (
 	forever int64 = 0
 	notKept int64 = -1
@@ -184,7 +184,7 @@ func later(a, b int64) int64 {
 	return max(a, b)
 }
 
-// keptUntil returns until when a scope keeps a version that ceases to be the last now.
+// keptUntil returns until when a scope keeps a version that is replaced now.
 func (sc *Scope) keptUntil(now int64) int64 {
 	switch {
 	case sc == nil:
@@ -211,14 +211,13 @@ func (s *Store) readUntil(key []byte, version, ended engine.Version) int64 {
 	return until
 }
 
-// keptUntil returns until when a version of a key is kept that ceases to be the last. What reads
-// this turn reads what follows.
+// keptUntil returns until when a version of a key is kept that is replaced now. Readers of this
+// turn read its successor.
 func (s *Store) keptUntil(h *Scope, key []byte, version engine.Version) int64 {
 	return later(h.keptUntil(s.Now()), s.readUntil(key, version, s.Version()))
 }
 
-// putVersion stores a version until a time. removal: it goes with a change that makes a full actor
-// emptier.
+// putVersion stores a version until a time. removal: the change makes a full actor emptier.
 func (s *Store) putVersion(key []byte, v *Version, until int64, removal bool) error {
 	if err := s.arm(until, hourly); err != nil {
 		return err
@@ -227,7 +226,7 @@ func (s *Store) putVersion(key []byte, v *Version, until int64, removal bool) er
 		engine.PutOptions{ExpireAt: until, Encoding: uint8(v.Kind), Exempt: removal})
 }
 
-// end keeps what an entry was that is removed, and that it is gone.
+// end stores the state of an entry that is removed, and that it is gone.
 func (s *Store) end(sc *Scope, key []byte, was *engine.Entry, kind Kind) error {
 	if err := s.keep(sc, key, true, true); err != nil {
 		return err
@@ -235,7 +234,7 @@ func (s *Store) end(sc *Scope, key []byte, was *engine.Entry, kind Kind) error {
 	h := sc.history()
 	until := h.keptUntil(s.Now())
 	if h == nil || was.Version == s.Version() {
-		// If nothing is known of before, there is nothing to end.
+		// If no earlier version is known, there is nothing to end.
 		page, err := s.WriteSet.List(versions(key, 1, false))
 		if err != nil || len(page.Entries) == 0 {
 			return err
@@ -244,7 +243,7 @@ func (s *Store) end(sc *Scope, key []byte, was *engine.Entry, kind Kind) error {
 		if err != nil {
 			return err
 		}
-		if before.Kind == Set && before.Ended == 0 { // its readers learn here when it ended
+		if before.Kind == Set && before.Ended == 0 { // its readers find here when it ended
 			until = later(until, s.readUntil(key, 0, s.Version()+1))
 		}
 	}
@@ -255,8 +254,8 @@ func (s *Store) end(sc *Scope, key []byte, was *engine.Entry, kind Kind) error {
 	return s.putVersion(key, &v, until, true)
 }
 
-// versions selects the stored versions of a key, from the newest to the oldest, also such that
-// expire, until they are purged.
+// versions selects the stored versions of a key, from the newest to the oldest, including expired
+// ones that are not purged.
 func versions(key []byte, limit int, keysOnly bool) engine.ListQuery {
 	prefix := keyspace.KVVersion.Prefix(nil, key)
 	return engine.ListQuery{Start: prefix, End: keyspace.TupleEnd(prefix), Limit: limit,
@@ -333,8 +332,8 @@ func (s *Store) number(h *Scope, key []byte, newest *engine.Entry) (int64, error
 	return h.KeepVersions + 1, nil
 }
 
-// over reports whether a row is of a version that only readers kept: it is beyond the number of its
-// scope. marked: a newer row says that nothing is known before that.
+// over reports whether a row is a version that only readers kept: it is beyond the number of its
+// scope. marked: a newer row says that nothing before it is known.
 func (s *Store) over(h *Scope, key, row []byte) (over, marked bool, err error) {
 	if h == nil || h.KeepVersions == 0 {
 		return false, false, nil
@@ -354,8 +353,8 @@ func (s *Store) over(h *Scope, key, row []byte) (over, marked bool, err error) {
 }
 
 // forget removes a version whose time is over, and older ones down to the first that a reader may
-// read. What an entry was before that version ended is unknown from then on. A history of a number
-// of versions decides itself which it keeps.
+// read. States before that version ended are unknown from then on. A history of a number of
+// versions chooses its versions itself.
 func (s *Store) forget(l *ledger, row []byte) error {
 	key, _, err := keyspace.KVVersion.Parse(row)
 	if err != nil {
@@ -417,8 +416,7 @@ func (s *Store) forget(l *ledger, row []byte) error {
 	switch {
 	case over && marked:
 	case over && v.Kind == Set && h.KeepFor != 0 && (v.Ended == 0 || v.Ended == from.version):
-		// The rest of the history is as it was. Where there was no entry, readers may need to know
-		// it.
+		// The rest of the history stays. Readers may need to know where there was no entry.
 		mark := Version{Version: v.Version, Kind: trimmed, Time: s.Time()}
 		if err := s.putVersion(key, &mark, h.keptUntil(s.Now()), true); err != nil {
 			return err
@@ -451,10 +449,10 @@ func (s *Store) stored(row []byte) (Version, error) {
 	return parseVersion(e)
 }
 
-// forgettable returns the end of the rows that can be removed with row, whose version ended with
-// another one. Versions are stored from the newest to the oldest; the end is the first version that
-// a reader may read, or the row before it if only that says when the version ended. If either is
-// row itself, it is kept until a time. The end is nil if this turn has removed row.
+// forgettable returns the end of the rows that can be removed with row, whose version was replaced
+// by ended. Versions are stored from the newest to the oldest; the end is the first version that a
+// reader may read, or the row before it if only that says when the version ended. If either is row
+// itself, it is kept until a time. The end is nil if this turn has removed row.
 func (s *Store) forgettable(key, row, end []byte, ended engine.Version) (rest []byte, until int64, err error) {
 	var last []byte // the row before, whose version is newer
 	for start := row; ; start = append(last[:len(last):len(last)], 0) {
@@ -478,7 +476,7 @@ func (s *Store) forgettable(key, row, end []byte, ended engine.Version) (rest []
 				if v.Ended != 0 {
 					ended = v.Ended
 				}
-				// One that is no value and has no end says only when the one before ended.
+				// A row that is no value and has no end says only when the one before ended.
 				if read := s.readUntil(key, version, ended); read != notKept && (v.Ended != 0 || v.Kind == Set) {
 					switch {
 					case last == nil || v.Ended == 0 && bytes.Equal(last, row):
@@ -509,7 +507,7 @@ func (s *Store) keepUntil(row []byte, until int64) error {
 	return s.WriteSet.Put(row, e.Value, engine.PutOptions{ExpireAt: until, Encoding: e.Encoding, Exempt: true})
 }
 
-// A floor is a version before which a scope does not know what its entries were, and when it was
+// A floor is the version before which a scope does not know its old entries, and when it was
 // committed, in Unix milliseconds.
 type floor struct {
 	version engine.Version
@@ -531,7 +529,7 @@ func (s *Store) floorAt(row []byte) (floor, error) {
 	return floor{v.Version, v.Time}, err
 }
 
-// raise notes that a scope does not know what was before a version.
+// raise records that a scope does not know its states before a version.
 func (l *ledger) raise(h *Scope, from floor) error {
 	t, err := l.at(keyspace.KVCount.Append(nil, keyspace.UserKV.Append(nil, h.Prefix)), false)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A View reads the entries of a branch: its own, and what it has of the branches that it was forked
+// A View reads the entries of a branch: its own, and those from the branches that it was forked
 // from.
 type View struct {
 	Branch *Branch
@@ -38,7 +38,7 @@ func Look(rows engine.Reader, name string, version, now engine.Version, nowMS in
 	return look(rows, known, b, version, now, nowMS), nil
 }
 
-// LookBack is Look for what had been committed by a time, in Unix milliseconds.
+// LookBack is Look for the commits up to a time, in Unix milliseconds.
 func LookBack(rows engine.Reader, name string, ms int64, now engine.Version, nowMS int64) (*View, error) {
 	v, err := Look(rows, name, 0, now, nowMS)
 	if err != nil || ms >= nowMS {
@@ -58,7 +58,7 @@ func look(rows engine.Reader, known *Scopes, b *Branch, version, now engine.Vers
 	v := &View{Branch: b}
 	for {
 		p := newPast(rows, known, b.ID, version, now, nowMS)
-		if len(v.lines) > 0 { // which a fork keeps, and nothing purges
+		if len(v.lines) > 0 { // a fork keeps it, and nothing purges it
 			p.sure, p.time = true, v.lines[0].time
 			if p.time == 0 {
 				p.time, p.vague = v.Branch.Created, v.Moment()
@@ -72,7 +72,7 @@ func look(rows engine.Reader, known *Scopes, b *Branch, version, now engine.Vers
 	}
 }
 
-// Get returns what a user key is in the branch; false if it is absent. The error may be a
+// Get returns the value of a user key in the branch; false if it is absent. The error may be a
 // *TrimmedError.
 func (v *View) Get(key []byte) (Version, bool, error) {
 	for _, p := range v.lines {
@@ -144,13 +144,13 @@ func (v *View) each(start, end []byte, reverse, keys bool) iter.Seq2[Found, erro
 }
 
 // Differing ranges over the packed user keys from start to end whose entries may differ between two
-// views, in order and without repeats. Of the entries that both share it reads all, if the views
-// are of different versions. It calls pass for each that has not changed: true hands out its key
-// too, so that the caller can look at the clock, and an error ends it.
+// views, in order and without repeats. It reads all entries that both share, if the views are of
+// different versions. It calls pass for each unchanged one: true hands out its key too, so that the
+// caller can look at the clock, and an error ends it.
 func Differing(a, b *View, start, end []byte, pass func() (bool, error)) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for _, v := range []*View{a, b} {
-			if err := v.lines[0].covers(start, end); err != nil { // what is gone leaves no row
+			if err := v.lines[0].covers(start, end); err != nil { // a removed entry leaves no row
 				yield(nil, err)
 				return
 			}
@@ -255,7 +255,7 @@ type stream struct {
 	last []byte
 }
 
-// head returns the next key; nil at the end. It is taken by setting at to nil.
+// head returns the next key; nil at the end. The caller takes it by setting at to nil.
 func (s *stream) head() ([]byte, error) {
 	for s.at == nil {
 		e, err := s.peek()

@@ -12,7 +12,7 @@ import (
 	"unicode/utf16"
 )
 
-// AppendJSON appends the form of a value in JSON: what JSON.stringify makes of it, except that
+// AppendJSON appends the form of a value in JSON: the result of JSON.stringify, except that
 // integers of any size are numbers, bytes are {"$bytes":base64}, a Map is an array of pairs and a
 // Set an array. The error is ErrOpaque or ErrMalformed; dst is then as it was.
 func AppendJSON(dst, data []byte) ([]byte, error) {
@@ -30,8 +30,8 @@ func AppendJSON(dst, data []byte) ([]byte, error) {
 	return out, nil
 }
 
-// Number returns the number that a value is: an integer for a bigint, otherwise a double. The error
-// is ErrOpaque for any other value.
+// Number returns the number of a value: an integer for a bigint, otherwise a double. The error is
+// ErrOpaque for any other value.
 func Number(data []byte) (integer *big.Int, double float64, err error) {
 	d, err := open(data)
 	if err != nil {
@@ -396,8 +396,8 @@ func (d *decoder) buffer(dst []byte, tag byte) ([]byte, error) {
 	return append(dst, `"}`...), nil
 }
 
-// view reads a view of a buffer. Only those of bytes are plain data: of other numbers the bytes do
-// not say what they are.
+// view reads a view of a buffer. Only views of bytes are plain data: for others the bytes do not
+// show the numbers.
 func (d *decoder) view(b []byte) ([]byte, error) {
 	kind, err := d.take(1)
 	if err != nil {
@@ -423,7 +423,7 @@ func (d *decoder) view(b []byte) ([]byte, error) {
 	return b[offset : offset+length], nil
 }
 
-// appendNumber appends a double as JavaScript writes it; what JSON has no number for is null.
+// appendNumber appends a double as JavaScript writes it; null if JSON has no such number.
 func appendNumber(dst []byte, f float64) []byte {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return append(dst, "null"...)
@@ -443,7 +443,7 @@ func appendText(dst []byte, s string) ([]byte, error) {
 	return append(dst, text...), err
 }
 
-// appendDate appends milliseconds since 1970 as toJSON writes them; a date that is none is null.
+// appendDate appends milliseconds since 1970 as toJSON writes them; an invalid date is null.
 func appendDate(dst []byte, ms float64) []byte {
 	const most = 8.64e15 // ECMAScript 21.4.1.1
 	if !(math.Abs(ms) <= most) {

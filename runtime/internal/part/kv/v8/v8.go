@@ -71,8 +71,8 @@ var tooLong = new(big.Int).Exp(big.NewInt(10), big.NewInt(MaxDigits), nil)
 func Long(n *big.Int) bool { return n.CmpAbs(tooLong) >= 0 }
 
 var (
-	// ErrOpaque is the error for a value that has no form in JSON, or of which the caller needs
-	// another type.
+	// ErrOpaque is the error for a value that has no form in JSON, or is not of the type that the
+	// caller needs.
 	ErrOpaque = errors.New("v8: the value is not plain data")
 	// ErrMalformed is the error for bytes that V8 does not write.
 	ErrMalformed = errors.New("v8: the value is malformed")

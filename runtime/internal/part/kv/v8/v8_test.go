@@ -151,7 +151,7 @@ func TestJSONThatCannotBeSerialized(t *testing.T) {
 	}
 }
 
-// What has a form in JSON can be written again, at the limits too.
+// Values with a form in JSON can be written again, at the limits too.
 func TestLimitsOfTheReaderAreThoseOfTheWriter(t *testing.T) {
 	digits := func(n int) string { return strings.Repeat("9", n) }
 	for _, text := range []string{
@@ -181,8 +181,8 @@ func TestLimitsOfTheReaderAreThoseOfTheWriter(t *testing.T) {
 	errorIf(t, err != nil, "%v", err)
 }
 
-// Nothing that a client sends makes the reader fail in another way than with its errors, and JSON
-// comes back as it went.
+// No input of a client makes the reader fail in another way than with its errors, and JSON comes
+// back unchanged.
 func FuzzReader(f *testing.F) {
 	for _, v := range vectors {
 		f.Add(unhex(f, "ff0f"+v.hex))

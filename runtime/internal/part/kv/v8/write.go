@@ -15,8 +15,8 @@ import (
 	"unicode/utf16"
 )
 
-// FromJSON returns JSON text as V8 serializes what JSON.parse makes of it, except that an integer
-// from 2^53 on is a bigint, which keeps its digits, and {"$bytes":base64} is a Uint8Array.
+// FromJSON returns JSON text as V8 serializes the result of JSON.parse, except that an integer from
+// 2^53 on is a bigint, which keeps its digits, and {"$bytes":base64} is a Uint8Array.
 func FromJSON(text []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -145,7 +145,7 @@ func appendObject(dst []byte, d *json.Decoder, depth int) ([]byte, error) {
 	return binary.AppendUvarint(append(dst, tagObjectEnd), uint64(len(members))), nil
 }
 
-// plainBytes returns the bytes that a serialized string is the base64 of.
+// plainBytes returns the bytes whose base64 a serialized string is.
 func plainBytes(value []byte) ([]byte, bool) {
 	d := &decoder{b: value}
 	t, err := d.tag()
@@ -160,8 +160,7 @@ func plainBytes(value []byte) ([]byte, bool) {
 	return b, err == nil
 }
 
-// index returns the number that the name of a member is, if JavaScript takes it for an index of an
-// array.
+// index returns the number of a member's name, if JavaScript takes it for an index of an array.
 func index(name string) (uint32, bool) {
 	if name == "" || len(name) > 10 || name[0] == '0' && len(name) > 1 {
 		return 0, false

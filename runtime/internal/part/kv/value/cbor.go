@@ -26,8 +26,8 @@ var decoding = wire.MustDecMode(cbor.DecOptions{
 
 // appendCBOR appends CBOR as JSON: byte strings are {"$bytes":base64}, keys that are no texts are
 // their JSON as a text, and numbers that JSON does not have are null. Members are in the order of
-// their names, unless that would take long. What JSON cannot hold is {"$cbor":base64}: a value with
-// a text that is not UTF-8 or with a name twice, and an integer of too many digits.
+// their names, unless that would take long. Values that JSON cannot hold are {"$cbor":base64}:
+// texts that are not UTF-8, repeated names, and integers of too many digits.
 func appendCBOR(dst, data []byte) ([]byte, error) {
 	if err := decoding.Wellformed(data); err != nil {
 		return dst, fmt.Errorf("is damaged CBOR: %w", err)
@@ -51,8 +51,8 @@ const (
 
 const indefinite, stop = 31, 0xFF
 
-// head reads the head of a well-formed item: its major type, its argument, and what follows. An
-// indefinite length is one.
+// head reads the head of a well-formed item: its major type, its argument, and the rest. An
+// indefinite length is open.
 func head(data []byte) (major byte, argument uint64, open bool, rest []byte) {
 	major, info := data[0]>>5, data[0]&31
 	rest = data[1:]
@@ -69,8 +69,7 @@ func head(data []byte) (major byte, argument uint64, open bool, rest []byte) {
 	return major, argument, false, rest[n:]
 }
 
-// leaf splits a well-formed item that is neither array nor map, nor a tag of one, from what follows
-// it.
+// leaf splits a well-formed item that is neither array nor map, nor a tag of one, from the rest.
 func leaf(data []byte) (item, rest []byte) {
 	major, n, open, rest := head(data)
 	switch {
@@ -87,19 +86,19 @@ func leaf(data []byte) (item, rest []byte) {
 	return data[:len(data)-len(rest)], rest
 }
 
-// translate appends a well-formed item as JSON; ok is false for what JSON cannot hold. It decodes
-// leaf by leaf: a value has up to two hundred times its bytes when it is decoded at once.
+// translate appends a well-formed item as JSON; ok is false if JSON cannot hold it. It decodes leaf
+// by leaf: a value decoded at once has up to two hundred times its bytes.
 func translate(dst, data []byte) (out []byte, ok bool) {
 	t := translator{moves: 8*len(data) + 64<<10}
 	out, _, ok = t.appendItem(dst, data)
 	return out, ok
 }
 
-// A translator has how many bytes of CBOR may be moved yet, as JSON, to bring members into order.
-// Without a bound these would be the bytes of a value times its depth.
+// A translator has how many bytes may still be moved, as JSON, to bring members into order. Without
+// a bound these would be the bytes of a value times its depth.
 type translator struct{ moves int }
 
-// appendItem is translate for the first of several items, and returns what follows it.
+// appendItem is translate for the first of several items, and returns the rest.
 func (t *translator) appendItem(dst, data []byte) (out, rest []byte, ok bool) {
 	major, n, open, rest := head(data)
 	switch major {
@@ -141,7 +140,7 @@ func (t *translator) appendItem(dst, data []byte) (out, rest []byte, ok bool) {
 	return appendAny(dst, v), rest, true
 }
 
-// appendMap is appendItem for the n pairs of a map, or those until its end.
+// appendMap is appendItem for the n pairs of a map, or for the pairs until its end.
 func (t *translator) appendMap(dst, rest []byte, n uint64, open bool) (out, after []byte, ok bool) {
 	type member struct {
 		name       string
@@ -189,7 +188,7 @@ func (t *translator) appendMap(dst, rest []byte, n uint64, open bool) (out, afte
 	return dst, rest, true
 }
 
-// name returns the first of well-formed items as the name of a member, and what follows it.
+// name returns the first of well-formed items as the name of a member, and the rest.
 func name(data []byte) (text string, rest []byte, ok bool) {
 	under := data
 	for under[0]>>5 == tagOf {
@@ -212,7 +211,7 @@ func name(data []byte) (text string, rest []byte, ok bool) {
 	return string(appendAny(nil, v)), rest, true
 }
 
-// appendAny appends what is decoded of a leaf.
+// appendAny appends a decoded leaf.
 func appendAny(dst []byte, v any) []byte {
 	switch v := v.(type) {
 	case []byte:

@@ -18,7 +18,7 @@ import (
 // reading a longer one takes time that grows with the square of its length.
 const MaxDigits = v8.MaxDigits
 
-// An Op is a mutation that makes the new value of an entry of the stored one and an operand.
+// An Op is a mutation that combines the stored value of an entry and an operand.
 type Op string
 
 // The mutations of numbers, and of arrays.
@@ -33,17 +33,17 @@ const (
 // Numeric reports whether the operation is one of numbers.
 func (o Op) Numeric() bool { return o == Sum || o == Min || o == Max }
 
-// Bounds are what the result of a Sum must not pass. A result that would is an error, or is the
+// Bounds are what the result of a Sum must not pass. A result beyond them is an error, or is the
 // bound if Clamp is set.
 type Bounds struct {
 	Min, Max *Value
 	Clamp    bool
 }
 
-// A MismatchError says that a mutation cannot be done with the values that it has. It is matched by
-// ErrMismatch or, for a result outside of the Bounds or the range of numbers, by ErrRange.
+// A MismatchError says that a mutation cannot be done with its values. It is matched by ErrMismatch
+// or, for a result outside of the Bounds or the range of numbers, by ErrRange.
 type MismatchError struct {
-	// Operand: the fault is of the operand, and of the stored value otherwise.
+	// Operand: the operand is wrong, and otherwise the stored value.
 	Operand bool
 	reason  string
 	kind    error
@@ -56,7 +56,7 @@ var (
 	ErrRange = errors.New("the result is out of range")
 )
 
-// Error says what the value is not: it goes on after "the value".
+// Error returns what the value is not: it goes on after "the value".
 func (e *MismatchError) Error() string { return e.reason }
 
 // Unwrap returns the kind of the error.
@@ -70,8 +70,8 @@ func outOfRange(format string, args ...any) error {
 	return &MismatchError{false, fmt.Sprintf(format, args...), ErrRange}
 }
 
-// A number is what the operations of numbers calculate with: exactly one of the fields, and u64 as
-// the integer it is.
+// A number is an operand of the operations of numbers: exactly one of the fields, and u64 as the
+// integer.
 type number struct {
 	integer *big.Int
 	double  float64
@@ -140,7 +140,7 @@ func parseNumber(text []byte) (number, error) {
 	return number{integer: n}, nil
 }
 
-// value writes a number in the encoding that a stored number has.
+// value returns a number in the encoding of a stored number.
 func (n number) value(as host.Encoding) (Value, error) {
 	switch as {
 	case host.EncodedU64:
@@ -191,7 +191,7 @@ func digits(text []byte) int {
 	return len(text)
 }
 
-// Check returns what is wrong with an operand by itself.
+// Check returns what is wrong with an operand, regardless of the stored value.
 func (o Op) Check(operand Value) error {
 	if !o.Numeric() {
 		if !array(operand) && !operand.joins() {
@@ -215,9 +215,9 @@ func (o Op) Check(operand Value) error {
 // Integers are exact. A u64 stays one: its sum with another one is taken modulo 2^64, as the
 // clients of Deno KV expect. It takes no larger integer, and with a negative one it must not pass
 // zero. A sum of an integer and a double is a double in JSON, if that has all digits of the
-// integer. So is that of an integer of JSON and a double of V8. Between a bigint of V8 and a u64
-// the clients of Deno KV know one sum: of a u64 and a bigint in its range, without bounds. All else
-// is a mismatch. The elements of arrays stay as they are written.
+// integer. The same holds for an integer of JSON and a double of V8. Between a bigint of V8 and a
+// u64 the clients of Deno KV know one sum: of a u64 and a bigint in its range, without bounds. All
+// else is a mismatch. The elements of arrays stay as they are written.
 func (o Op) Combine(old *Value, operand Value, b Bounds) (Value, error) {
 	if err := o.Check(operand); err != nil {
 		return Value{}, err
@@ -359,7 +359,7 @@ func array(v Value) bool {
 	return v.Encoding == host.EncodedJSON && bytes.HasPrefix(v.Data, []byte{'['})
 }
 
-// joins reports whether the value is appended to one of its encoding as it is.
+// joins reports whether the value is appended unchanged to one of its encoding.
 func (v Value) joins() bool { return v.Encoding == host.EncodedText || v.Encoding == host.EncodedBytes }
 
 // Trim returns an array with up to most elements: without the first ones if the operation is

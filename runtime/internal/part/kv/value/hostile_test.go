@@ -79,8 +79,8 @@ func TestMembersOfCBORHaveOneOrder(t *testing.T) {
 	}
 }
 
-// Members within members are not moved again and again: what is out of order costs a part of its
-// bytes, and not these times its depth.
+// Members within members are not moved repeatedly: bringing members into order costs a part of
+// their bytes, and not the bytes times their depth.
 func TestMembersOfDeepMapsAreMovedWithinBounds(t *testing.T) {
 	const levels, size = 400, 1 << 16
 	data := strings.Repeat("\xa2\x61b\x00\x61a", levels) + "\x7a" +
@@ -101,7 +101,7 @@ func BenchmarkSumOfTheLongest(b *testing.B) {
 	}
 }
 
-// What a caller gives in JSON, and what is stored then.
+// Values that a caller gives in JSON, and their stored form.
 func TestValuesAreReadFromJSON(t *testing.T) {
 	for _, c := range []struct {
 		encoding string

@@ -47,8 +47,8 @@ func Stored(encoding host.Encoding, data []byte) (Value, error) {
 	return v, nil
 }
 
-// FromJSON reads a value from its form in JSON: that of AppendJSON, where CBOR is {"$cbor":base64}.
-// The error code is InvalidArgument, or TooLarge.
+// FromJSON reads a value from the JSON form of AppendJSON, where CBOR is {"$cbor":base64}. The
+// error code is InvalidArgument, or TooLarge.
 func FromJSON(encoding host.Encoding, text []byte) (Value, error) {
 	document, err := JSON(text)
 	if err != nil || encoding == host.EncodedJSON {
@@ -94,8 +94,8 @@ func FromJSON(encoding host.Encoding, text []byte) (Value, error) {
 	return Value{}, host.Errorf(host.InvalidArgument, "%q is not an encoding of a value", word)
 }
 
-// replacements counts how often a JSON string says U+FFFD. The decoder says it too for what is not
-// Unicode.
+// replacements counts how often a JSON string has U+FFFD. The decoder also puts it for text that is
+// not Unicode.
 func replacements(text []byte) int {
 	escapes := bytes.ReplaceAll(bytes.ToLower(text), []byte(`\\`), nil)
 	return bytes.Count(text, []byte("\uFFFD")) + bytes.Count(escapes, []byte(`\ufffd`))

@@ -1,5 +1,5 @@
 // Package value has the values of entries of a key-value store: how each encoding looks in JSON,
-// and what the mutations of a commit make of a stored value and their operand.
+// and the results of mutations of a stored value and their operand.
 package value
 
 import (
@@ -75,7 +75,7 @@ func Integer(n *big.Int) Value {
 	return Value{host.EncodedInteger, append(b, n.Bytes()...)}
 }
 
-// integer reads what Integer makes.
+// integer reads the result of Integer.
 func (v Value) integer() (*big.Int, error) {
 	if len(v.Data) == 0 || v.Data[0] > 1 || len(v.Data) > 1 && v.Data[1] == 0 || len(v.Data) == 1 && v.Data[0] == 1 {
 		return nil, errors.New("is a damaged integer")
@@ -98,7 +98,7 @@ func (v Value) u64() (uint64, error) {
 }
 
 // AppendJSON appends the value as JSON. Bytes are {"$bytes":base64}, integers of any size are
-// numbers, CBOR is translated, and what V8 has serialized too if it is plain data, otherwise it is
+// numbers, and CBOR is translated. V8's form is translated if it is plain data, otherwise it is
 // {"$v8":base64}. The error is about the value, which is damaged.
 func (v Value) AppendJSON(dst []byte) ([]byte, error) {
 	switch v.Encoding {

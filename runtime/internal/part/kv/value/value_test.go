@@ -222,8 +222,8 @@ func TestMutationsCalculateExactlyAndRefuseOtherTypes(t *testing.T) {
 	}
 }
 
-// What combines two documents makes a document in the form in which it is stored, whatever they
-// are, and an array of all elements.
+// A combination of two documents is a document in its stored form, regardless of the documents, and
+// an array of all elements.
 func FuzzCombinationsMakeDocuments(f *testing.F) {
 	for _, pair := range [][2]string{{`1`, `-0`}, {`[]`, `[1]`}, {`[[],{}]`, `[ ]`}, {`"a"`, `1`}, {`1.5`, `2`},
 		{`["]"]`, `[","]`}, {`1e1`, `0.0`}} {
@@ -261,7 +261,7 @@ func FuzzCombinationsMakeDocuments(f *testing.F) {
 	})
 }
 
-// Nothing that is stored makes the reader fail in another way than with an error.
+// No stored value makes the reader fail in another way than with an error.
 func FuzzStoredValuesAreShown(f *testing.F) {
 	f.Add(uint8(8), []byte("\xa1\x01\x02"))
 	f.Add(uint8(5), []byte{1, 2})

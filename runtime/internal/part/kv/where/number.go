@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A decimal is a number of JSON, exactly: sign times 0.digits times 10^exponent. Zero has no
-// digits.
+// A decimal is the exact value of a number of JSON: sign times 0.digits times 10^exponent. Zero has
+// no digits.
 type decimal struct {
 	negative bool
 	digits   string // without zeros at the ends

@@ -16,7 +16,7 @@ type step struct {
 	array bool
 }
 
-// parsePath compiles a path to a function that finds what it names in an entry; what is not there
+// parsePath compiles a path to a function that finds the named value in an entry; a missing value
 // is null.
 func parsePath(path string) (func(*Entry) any, error) {
 	if strings.HasPrefix(path, "$") {
@@ -45,7 +45,7 @@ func ParsePath(text string) (Path, error) {
 	return Path{steps}, err
 }
 
-// Of returns what the path names in a decoded value; nil if that is not there.
+// Of returns the named part of a decoded value; nil if it is missing.
 func (p Path) Of(v any) any { return follow(v, p.steps) }
 
 func follow(v any, steps []step) any {
@@ -64,7 +64,7 @@ func follow(v any, steps []step) any {
 	return v
 }
 
-// ownPath compiles a path to something of the entry itself.
+// ownPath compiles a path to a property of the entry itself.
 func ownPath(path string) (func(*Entry) any, error) {
 	switch path {
 	case "$version":

@@ -48,8 +48,8 @@ func isEmpty(v any) bool {
 // Equal reports whether two values are the same for $eq. They are as in an Entry.
 func Equal(a, b any) bool { return equal(a, b) }
 
-// equal reports whether two values are the same: numbers by value, objects whatever the order of
-// their members.
+// equal reports whether two values are the same: numbers by value, objects regardless of the order
+// of their members.
 func equal(a, b any) bool {
 	switch a := a.(type) {
 	case json.Number:
@@ -85,11 +85,11 @@ func equal(a, b any) bool {
 	return a == b
 }
 
-// Compare orders two values of one type that has an order, as $lt does; false means that they are
-// not. They are as in an Entry.
+// Compare orders two values of one type that has an order, as $lt does; false means that they have
+// no order. They are as in an Entry.
 func Compare(a, b any) (int, bool) { return compare(a, b) }
 
-// compare orders two values of one type that has an order; false means that they are not.
+// compare orders two values of one type that has an order; false means that they have no order.
 func compare(a, b any) (int, bool) {
 	switch a := a.(type) {
 	case json.Number:

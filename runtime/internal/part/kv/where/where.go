@@ -6,9 +6,9 @@
 // A condition names a member of the value by its path: members are separated by dots, elements of
 // arrays are [0], [1] and so on, and a backslash takes the meaning from the character after it.
 // Arrays are not searched. The names $key[0], $version, $created, $updated, $expires and $size are
-// of the entry itself; times are milliseconds since 1970. What is absent is null.
+// of the entry itself; times are milliseconds since 1970. An absent value is null.
 //
-// Compiling is strict: what is not understood is an error that names its place, and never a
+// Compiling is strict: a text that is not understood is an error that names its place, and never a
 // condition that all entries meet.
 package where
 
@@ -41,9 +41,9 @@ const (
 	maxProgram = 1000      // instructions of all regular expressions: each may take one step at each character
 )
 
-// An Entry is what a filter is applied to.
+// An Entry is the input of a filter.
 type Entry struct {
-	// Key has the parts of the key as JSON shows them: strings, json.Number, booleans, objects.
+	// Key has the parts of the key as in JSON: strings, json.Number, booleans, objects.
 	Key []any
 	// Value is the value as encoding/json decodes it into an any, with numbers as json.Number.
 	Value any
@@ -61,7 +61,7 @@ type Filter struct{ meets func(*Entry) bool }
 // Meets reports whether an entry meets the filter.
 func (f *Filter) Meets(e *Entry) bool { return f.meets(e) }
 
-// Compile compiles a filter. now is what $now stands for. The error is an *host.Error with the code
+// Compile compiles a filter. now is the value of $now. The error is an *host.Error with the code
 // InvalidArgument, whose field is the place of the fault, or TooLarge. A filter without conditions
 // is refused.
 func Compile(text []byte, now time.Time) (*Filter, error) {
@@ -100,7 +100,7 @@ func Compile(text []byte, now time.Time) (*Filter, error) {
 
 type condition = func(*Entry) bool
 
-// A compiler makes conditions. Each of its methods gets the place of what it compiles, for errors.
+// A compiler makes conditions. Each of its methods gets the place of its input, for errors.
 type compiler struct {
 	now     int64
 	nodes   int
@@ -118,7 +118,7 @@ func fault(place, format string, args ...any) error {
 	return e
 }
 
-// under is the place of a member.
+// under returns the place of a member.
 func under(place, member string) string {
 	if place == "" {
 		return member
@@ -147,7 +147,7 @@ func members(v any) (names []string, m map[string]any, ok bool) {
 	return names, m, ok
 }
 
-// and meets what all conditions meet.
+// and returns a condition that is met if all conditions are.
 func and(all []condition) condition {
 	if len(all) == 1 {
 		return all[0]
@@ -231,7 +231,7 @@ func (c *compiler) one(name string, v any, place string, depth int) (condition, 
 	return c.field(get, v, place, depth)
 }
 
-// field compiles what is demanded of a member: operators, or a value that it equals.
+// field compiles the condition of a member: operators, or a value that it equals.
 func (c *compiler) field(get func(*Entry) any, v any, place string, depth int) (condition, error) {
 	names, m, ok := members(v)
 	if !ok || isNow(m) {
@@ -460,7 +460,7 @@ func (c *compiler) values(operand any, place, name string) ([]any, error) {
 	return values, nil
 }
 
-// ordered is value of an operand that has an order.
+// ordered is value for an operand that has an order.
 func (c *compiler) ordered(operand any, place, name string) (any, error) {
 	v, err := c.value(operand, place)
 	if err != nil {
@@ -473,7 +473,7 @@ func (c *compiler) ordered(operand any, place, name string) (any, error) {
 	return nil, fault(place, "%s takes a number, a string or a boolean", name)
 }
 
-// value returns what an operand stands for: $now, or itself.
+// value returns the value of an operand: $now, or itself.
 func (c *compiler) value(operand any, place string) (any, error) {
 	m, ok := operand.(map[string]any)
 	if !ok {

@@ -73,7 +73,7 @@ func TestConditionsMeetWhatTheySay(t *testing.T) {
 		}
 		got := f.Meets(e)
 		errorIf(t, got != want, "%s: %v", filter, got)
-		// What is not met is met by the complement.
+		// An entry that does not meet a filter meets the complement.
 		f, err = Compile([]byte(`{"$not":`+filter+`}`), now)
 		errorIf(t, err != nil || f.Meets(e) == want, "the complement of %s: %v", filter, err)
 	}
@@ -138,8 +138,8 @@ func small(text string) bool {
 	return i < 0 || len(text)-i < 6
 }
 
-// Whatever a client sends, it is a filter or an error of the client's, and a filter's complement is
-// its opposite.
+// Any input of a client is a filter or an error of the client's, and a filter's complement is its
+// opposite.
 func FuzzCompile(f *testing.F) {
 	f.Add(`{"a":{"$gt":1,"$in":[1,"x"]},"$or":[{"b[0].c":{"$not":{"$null":true}}}]}`, person)
 	f.Add(`{"then":{"$between":[0,{"$now":true,"$offset":-5}]},"$key[0]":{"$regex":"u+"}}`, `[1,{"a":"x"}]`)
@@ -179,7 +179,7 @@ func TestErrorsOfFiltersAreShort(t *testing.T) {
 	}
 }
 
-// The work for one entry is bounded, whatever the filter.
+// The work for one entry is bounded for any filter.
 func TestFiltersAreBounded(t *testing.T) {
 	list := "[0" + strings.Repeat(",1", 999) + "]"
 	filter, err := Compile(fmt.Appendf(nil, `{"$or":[{"a":{"$in":%s}}%s]}`, list, strings.Repeat(`,{"a":{"$in":`+list+`}}`, 60)), now)
@@ -226,7 +226,7 @@ func TestALoneSurrogateEqualsNothingElse(t *testing.T) {
 	}
 }
 
-// The time does not grow with the characters of private use, among which the mark is.
+// The time does not grow with the characters of private use; the mark is one of them.
 func TestSurrogatesAmongPrivateCharactersAreReadInOnePass(t *testing.T) {
 	var want strings.Builder
 	for r := rune(0xE000); r < 0xE000+200_000; r++ {
@@ -240,7 +240,7 @@ func TestSurrogatesAmongPrivateCharactersAreReadInOnePass(t *testing.T) {
 	}
 }
 
-// What has no lone surrogate is what encoding/json makes of it.
+// Text without a lone surrogate is decoded as by encoding/json.
 func FuzzDecode(f *testing.F) {
 	for _, text := range []string{`{"a":"\ud800\udc00\ud800"}`, `"\\\ud800"`, `["\u"`, `"\ud800\ue000"`,
 		"\"\uE000\\ud800\"", `"\uE000\ud83d\ue000"`} {

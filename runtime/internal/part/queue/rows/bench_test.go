@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-run/cairn/engine"
 )
 
-// benchWorld is an actor in a store on a real disk. Commits are not waited for, so that the figures
-// are of the processor.
+// benchWorld is an actor in a store on a real disk. Nothing waits for commits, so the figures are
+// of the processor.
 func benchWorld(b *testing.B) *world {
 	w := &world{t: b, now: start, cfg: map[string]host.Queue{"jobs": {Name: "jobs", Messages: 1 << 30}}}
 	w.open(engine.Options{Dir: b.TempDir(), Durability: engine.NoSync})
@@ -65,7 +65,7 @@ func (w *world) fill(n int) {
 	for ; n > 0; n -= len(batch) {
 		w.must(func(s *Set) error { _, err := s.Send("jobs", batch); return err })
 	}
-	// The compactions that this causes are not what is measured.
+	// The compactions that this causes must not be measured.
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for range 30 {
@@ -76,9 +76,8 @@ func (w *world) fill(n int) {
 	}
 }
 
-// BenchmarkReceiveAck shows that receiving takes the same time whatever the length of the queue. It
-// has a worker that receives messages, does them and sends others, so that the queue keeps its
-// length.
+// BenchmarkReceiveAck shows that receiving takes the same time for any length of the queue. It has
+// a worker that receives messages, does them and sends others, so that the queue keeps its length.
 func BenchmarkReceiveAck(b *testing.B) {
 	for _, n := range lengths(b) {
 		for _, batch := range []int{1, 100} {

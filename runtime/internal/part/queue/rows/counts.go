@@ -26,7 +26,7 @@ const (
 // suffixes tell the indexes of kind 18 apart; they stand after the name of the queue.
 var suffixes = [indexes]string{lockedIndex: "/locked", ttlIndex: "/ttl", deadIndex: "/dead"}
 
-// appendIndex appends what the keys of an index of a queue begin with.
+// appendIndex appends the prefix of the keys of an index of a queue.
 func appendIndex(b []byte, ix index, queue string) []byte {
 	if ix == readyIndex {
 		return keyspace.QueueReady.Prefix(b, queue)
@@ -36,10 +36,10 @@ func appendIndex(b []byte, ix index, queue string) []byte {
 	return append(append(b[:len(b)-1], suffixes[ix]...), end)
 }
 
-// counts are what is known of a queue without looking at its messages. The record is the format,
-// then as uvarint the sum of the bodies' bytes and the messages sent, done and failed, then as
-// varint the wake row's time (0 for none), then the fronts in the order of index, and last, unless
-// it is 0, retired as uvarint.
+// counts describe a queue without its messages. The record is the format, then as uvarint the sum
+// of the bodies' bytes and the messages sent, done and failed, then as varint the wake row's time
+// (0 for none), then the fronts in the order of index, and last, unless it is 0, retired as
+// uvarint.
 type counts struct {
 	fronts             [indexes]front
 	bytes              int64
@@ -101,8 +101,8 @@ func readCounts(rows engine.Reader, queue string, c *counts) error {
 	return c.decode(queue, e.Value)
 }
 
-// metadata is the row of kind 06: the format, then as uvarint the next message id and how many
-// messages there are in all queues of the actor, dead letters not among them.
+// metadata is the row of kind 06: the format, then as uvarint the next message id and the number of
+// messages in all queues of the actor, without dead letters.
 type metadata struct {
 	next  uint64
 	count int64
@@ -128,10 +128,10 @@ func (m *metadata) decode(b []byte) error {
 	return nil
 }
 
-// A reply is the row of kind 1c: the format, one byte 1 for a failure and 2 for a reply that is
-// still to come, the queue's name, and then the reply, or the code and message of the failure as
-// two texts, or nothing. The failure's metadata follows, as two texts for each entry in the order
-// of the keys; records of older releases have none.
+// A reply is the row of kind 1c: the format, one byte (1 for a failure, 2 for a reply that is still
+// to come), the queue's name, and then the reply, or the code and message of the failure as two
+// texts, or nothing. The failure's metadata follows, as two texts for each entry in the order of
+// the keys; records of older releases have none.
 type reply struct {
 	open    bool
 	queue   []byte

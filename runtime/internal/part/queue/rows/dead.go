@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// maxOperate is how many messages one call of an operator's method moves, and maxOperateBytes how
-// many bytes of them.
+// maxOperate is how many messages one call of an operator's method moves, and maxOperateBytes the
+// bytes of them.
 const (
 	maxOperate      = 10_000
 	maxOperateBytes = 16 << 20

@@ -8,14 +8,14 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// maxDue is how many messages one call moves that are due.
+// maxDue is how many due messages one call moves.
 const maxDue = 1_000
 
 // Due does what is due in a queue: delayed messages become receivable, expired locks are taken
-// back, messages whose time-to-live is over become dead letters, and dead letters are removed after
-// their time. It does at most 1,000 of those, or fewer if they are large; the wake row then stays
-// in the past. row is the time of the wake row for which it is called, which is removed if it is
-// out of date; 0 for none.
+// back, messages whose time-to-live is over become dead letters, and old dead letters are removed.
+// It does up to 1,000 of these, or fewer if they are large; then the wake row stays in the past.
+// row is the time of the wake row that it is called for, 0 for none; a row that is out of date is
+// removed.
 //
 // A queue that the actor type no longer has gets the defaults of host.Queue.
 func (s *Set) Due(queue string, row int64) error {
@@ -41,7 +41,7 @@ func (s *Set) Due(queue string, row int64) error {
 	return nil
 }
 
-// catchUp does what is due, at most maxDue of it.
+// catchUp does the due work of a queue, at most maxDue of it.
 func (s *Set) catchUp(l *line) error {
 	left, bytes := maxDue, s.share(maxReceiveBytes)
 	for ix := delayedIndex; ix < indexes; ix++ {
@@ -72,7 +72,7 @@ func (s *Set) catchUp(l *line) error {
 	return nil
 }
 
-// comeDue does what is due about one entry of an index, and returns how many bytes that moved.
+// comeDue does what is due for one entry of an index, and returns how many bytes it moved.
 func (s *Set) comeDue(l *line, ix index, p place) (bytes int, err error) {
 	if ix == deadIndex {
 		return 0, s.forget(l, p)
@@ -112,7 +112,7 @@ func (s *Set) comeDue(l *line, ix index, p place) (bytes int, err error) {
 	return bytes, corrupt("queue %q: message %d is %v, the index tells otherwise", l.name, p.id, m.state)
 }
 
-// expire makes a message a dead letter whose time-to-live is over.
+// expire makes a message whose time-to-live is over a dead letter.
 func (s *Set) expire(l *line, m *message) error {
 	cause := "the message's time-to-live was over before it was received"
 	if m.attempts > 0 {

@@ -114,7 +114,7 @@ func (w *world) sync() {
 	must(w.t, <-done)
 }
 
-// must runs f in a turn that has to succeed.
+// must runs f in a turn that must succeed.
 func (w *world) must(f func(s *Set) error) {
 	w.t.Helper()
 	must(w.t, w.turn(f))
@@ -139,7 +139,7 @@ func (w *world) due(queue string) {
 	w.must(func(s *Set) error { return s.Due(queue, 0) })
 }
 
-// fail has the actor's handler fail with the next message, and returns it.
+// fail makes the actor's handler fail with the next message, and returns the message.
 func (w *world) fail(queue, cause string) *host.Received {
 	w.t.Helper()
 	var m *host.Received
@@ -202,7 +202,7 @@ func wantCode(t testing.TB, err error, code host.Code) *host.Error {
 	return e
 }
 
-// verify checks that index entries, counts, metadata and wake rows are what the messages say.
+// verify checks that index entries, counts, metadata and wake rows agree with the messages.
 func (w *world) verify() {
 	w.t.Helper()
 	all := func(kind keyspace.Kind) []engine.Entry {

@@ -23,11 +23,11 @@ func (p place) before(q place) bool { return p.at < q.at || p.at == q.at && p.id
 //     its priority.
 //
 // A consumed entry stays in the store for a while, as a mark of its deletion, and a search for the
-// first entry walks over such marks. One bound, which moves on with each entry that is consumed,
-// keeps them behind. But a message that is tried again goes back to its old place: one bound would
-// move back there, and the next search walk over everything that was consumed in between. Therefore
-// such an entry makes a run of its own, which is forgotten when the entry has left. The last run
-// stays though it is empty, so that what comes next does not join one that begins far before it.
+// first entry walks over such marks. One bound, which moves on with each consumed entry, keeps them
+// behind. But a message that is tried again goes back to its old place: one bound would move back
+// there, and the next search would walk over everything consumed in between. Therefore such an
+// entry makes a run of its own, which is forgotten when the entry has left. The last run stays even
+// if it is empty, so that the next entry does not join a run that begins far before it.
 type front struct {
 	ranked bool // runs are of one priority each
 	runs   []run
@@ -149,7 +149,7 @@ func (f *front) append(b []byte) []byte {
 	return b
 }
 
-// mostRuns bounds what is decoded: all priorities with all their runs.
+// mostRuns bounds the runs that are decoded: all priorities with all their runs.
 const mostRuns = maxRuns * (2*1_000 + 1)
 
 // decode reads what append wrote and checks the claims, as far as it can without the index.

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// modelMessage is a message as the model knows it.
+// modelMessage is a message of the model.
 type modelMessage struct {
 	id, sent                int64
 	queue, body, dedup      string
@@ -71,7 +71,7 @@ func (m *model) drop(msg modelMessage) {
 	}
 }
 
-// expireAt notes that a row was put that expires.
+// expireAt records that a row was put that expires.
 func (m *model) expireAt(at int64) {
 	hour := at / time.Hour.Milliseconds()
 	if old, ok := m.expires[hour]; !ok || at < old {

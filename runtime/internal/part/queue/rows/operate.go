@@ -66,7 +66,7 @@ func (s *Set) Delete(queue string, ids []uint64) (int64, error) {
 	return n, nil
 }
 
-// An Edit is what is changed of a message; nil leaves it as it is.
+// An Edit is a change of a message; nil leaves the field as it is.
 type Edit struct {
 	Body     []byte
 	Priority *int
@@ -217,7 +217,7 @@ func (s *Set) purgeAll(l *line, meta *metadata) error {
 	return nil
 }
 
-// replyTo notes the first messages whose senders may wait for a reply, up to one page; the others
+// replyTo records the first messages whose senders may wait for a reply, up to one page; the others
 // find it with their next request.
 func (s *Set) replyTo(l *line) error {
 	start, end := keyspace.QueueMessage.Range()
@@ -228,7 +228,7 @@ func (s *Set) replyTo(l *line) error {
 	for i := range page.Entries {
 		m := s.scratch()
 		if err := m.decode(math.MaxUint64, page.Entries[i].Value); err != nil || !m.wantsReply() {
-			continue // purging is also how one gets rid of a row that cannot be read
+			continue // purging also gets rid of a row that cannot be read
 		}
 		if id, err := keyspace.QueueMessage.Parse(page.Entries[i].Key); err == nil {
 			s.Replied = append(s.Replied, id)

@@ -118,8 +118,8 @@ func TestCorruptRowsAreErrors(t *testing.T) {
 	}
 }
 
-// An actor that is full, or that got a smaller quota, must be able to get emptier: nothing that is
-// done about messages which are there is refused.
+// An actor that is full, or that got a smaller quota, must be able to get emptier: no operation on
+// existing messages is refused.
 func TestAFullActorHandlesReceivesAndSettlesItsMessages(t *testing.T) {
 	for _, over := range []int64{0, 100} {
 		w := newWorld(t, host.Queue{Name: "jobs"})
@@ -150,8 +150,8 @@ func TestAFullActorHandlesReceivesAndSettlesItsMessages(t *testing.T) {
 	}
 }
 
-// Messages come due together, or are sent again together, that are more than one turn may write:
-// then it takes several.
+// More messages come due together, or are sent again together, than one turn may write: then it
+// takes several.
 func TestWhatIsMoreThanATurnMayWriteTakesSeveral(t *testing.T) {
 	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{}})
 	const room = 64 << 10

@@ -570,7 +570,7 @@ func play(t *testing.T, seed uint64, steps int) {
 	p.compare()
 }
 
-// crash cuts the power, maybe in the middle of a turn, and opens what is left.
+// crash cuts the power, maybe in the middle of a turn, and opens the remaining data.
 func (p *player) crash() {
 	p.sync()
 	if p.chance(50) {

@@ -144,7 +144,7 @@ func Held(rows engine.Reader, queue string, receipts []string) ([]string, error)
 type Result struct {
 	// Done: it was handled, or given up. Until then the other fields are empty.
 	Done bool
-	// Reply is what the handler or worker answered, CBOR, and may be empty.
+	// Reply is the answer of the handler or worker, CBOR, and may be empty.
 	Reply []byte
 	// Err is why the message became a dead letter; nil if it did not.
 	Err *host.Error
@@ -179,7 +179,7 @@ func ResultOf(rows engine.Reader, queue string, id uint64, now time.Time) (res R
 }
 
 // Peek lists messages of a queue that wait or are locked, in the order of their ids, and reports
-// whether there are more. Limit 0 is 100; a page with large bodies ends before it. It passes over
+// whether there are more. Limit 0 is 100; a page with large bodies ends before it. It skips
 // messages of other queues between them, so with many of those it takes long.
 func Peek(rows engine.Reader, in *host.QueueListInput) ([]host.ListedMessage, bool, error) {
 	_, end := keyspace.QueueMessage.Range()

@@ -17,7 +17,7 @@ func receipt(id, nonce uint64) string {
 // maxReceipt is the length of the longest receipt.
 const maxReceipt = ((binary.MaxVarintLen64+8)*8 + 5) / 6
 
-// parseReceipt returns false for what is no receipt: each lock has exactly one.
+// parseReceipt returns false for an invalid receipt: each lock has exactly one.
 func parseReceipt(r string) (id, nonce uint64, ok bool) {
 	if len(r) > maxReceipt {
 		return 0, 0, false

@@ -9,13 +9,12 @@ import (
 )
 
 // maxReceiveBytes is how many bytes of bodies a call returns before it stops short of its limit,
-// and how many a call that works through messages reads.
+// and how many bytes a call reads that works through messages.
 const maxReceiveBytes = 4 << 20
 
 // Next returns the next message for the actor's own handler, and false if none can be received. It
-// changes nothing, but that messages which are due become receivable, and expired ones dead
-// letters. The message is settled with Done, in the handler's turn, or with Fail, in one of its
-// own; until then it stays the next.
+// only makes due messages receivable and expired ones dead letters. The message is settled with
+// Done, in the handler's turn, or with Fail, in a turn of its own; until then it stays the next.
 func (s *Set) Next(queue string) (*host.Received, bool, error) {
 	l, err := s.open(queue)
 	if err != nil {
@@ -32,7 +31,7 @@ func (s *Set) Next(queue string) (*host.Received, bool, error) {
 }
 
 // ready reads the first message that can be received into s.msg, nil if there is none. It is also
-// nil after many messages that had expired; what is due about the queue comes then.
+// nil after many messages that had expired; then a due row for the queue follows.
 func (s *Set) ready(l *line) (*message, error) {
 	if err := s.catchUp(l); err != nil {
 		return nil, err

@@ -7,8 +7,8 @@ import (
 // This file is for messages to a workflow run that has ended without receiving them. They must not
 // reach the actor's next run. They become dead letters, so that nothing is lost silently.
 //
-// Retire marks them in one write, however many there are: counts.retired is the id that the next
-// message got then. BuryRetired makes dead letters of them, as many as a turn has room for, and
+// Retire marks them in one write, for any number of them: counts.retired is the id that the next
+// message got then. BuryRetired makes them dead letters, as many as a turn has room for, and
 // removes the mark with the last one. Until then Take passes none of them on.
 
 const causeRetired = "the workflow run ended without receiving the message"
@@ -38,8 +38,8 @@ func (s *Set) Readmit(queue string) error {
 }
 
 // BuryRetired makes dead letters of messages that Retire has marked, up to 10,000 or 16 MiB in one
-// call, and returns how many. Their senders are told that the precondition failed. It reports
-// whether there are more: then call it again in another turn.
+// call, and returns how many. Their senders get the code FailedPrecondition. It reports whether
+// there are more: then call it again in another turn.
 func (s *Set) BuryRetired(queue string) (n int, more bool, err error) {
 	l, err := s.openAny(queue)
 	if err != nil || l.retired == 0 {
@@ -67,7 +67,7 @@ func (s *Set) BuryRetired(queue string) (n int, more bool, err error) {
 	return n, true, nil
 }
 
-// buryRetired makes a dead letter of one message, and adds what it has to write to bytes.
+// buryRetired makes a dead letter of one message, and adds the bytes that it writes to bytes.
 func (s *Set) buryRetired(l *line, id uint64, bytes *int) error {
 	ok, err := s.get(id)
 	if err != nil {

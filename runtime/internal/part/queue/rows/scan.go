@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// errCorrupt is wrapped by errors about rows that are not what this package writes.
+// errCorrupt is wrapped by errors about rows that this package did not write.
 var errCorrupt = errors.New("queue: corrupt row")
 
 func corrupt(format string, args ...any) error {
@@ -17,7 +17,7 @@ func corrupt(format string, args ...any) error {
 // with another format.
 const format = 1
 
-// A scan takes a record apart. After the first error everything it returns is zero.
+// A scan takes a record apart. After the first error it returns only zero values.
 type scan struct {
 	b   []byte
 	err error
@@ -117,7 +117,7 @@ func (s *scan) format() {
 	}
 }
 
-// end returns the error, if there is one or if something is left.
+// end returns the error, if there is one or if bytes are left.
 func (s *scan) end() error {
 	if s.err == nil && len(s.b) > 0 {
 		s.fail("there is more after its end")

@@ -14,8 +14,8 @@ import (
 )
 
 // Send adds 1 to host.MaxQueueBatch messages to a queue, all or none, and returns their results in
-// order. A message with a de-duplication id that the queue has seen within its window is no
-// message: it gets the id of the first.
+// order. A message whose de-duplication id the queue has seen within its window is not added: it
+// gets the id of the first.
 //
 // The error is host.InvalidArgument, host.TooLarge for a body, host.Overloaded if the queue is full
 // (retryable; "what" in its metadata is "messages" or "bytes"), or host.NotFound for an unknown
@@ -57,8 +57,8 @@ func (s *Set) Send(queue string, messages []host.Enqueue) ([]host.Sent, error) {
 	return sent, nil
 }
 
-// Check returns what is wrong with messages for a queue, whatever is in it. cfg has its defaults
-// filled in.
+// Check returns what is wrong with messages for a queue, regardless of its content. cfg has its
+// defaults filled in.
 func Check(cfg *host.Queue, messages []host.Enqueue) error {
 	if err := CheckCount(len(messages)); err != nil {
 		return err
@@ -83,8 +83,8 @@ func CheckCount(n int) error {
 	return nil
 }
 
-// room returns an error if the queue has no room for more messages. That they have none in an empty
-// queue is no reason to try again.
+// room returns an error if the queue has no room for more messages. Messages that do not even fit
+// an empty queue need not be tried again.
 func (l *line) room(messages, bytes int64) error {
 	if messages > int64(l.cfg.Messages) {
 		return tooMany(l.name, "messages", int64(l.cfg.Messages), messages)
@@ -165,8 +165,8 @@ func check(cfg *host.Queue, messages []host.Enqueue, i int) error {
 	return nil
 }
 
-// duplicates marks the messages of a batch that are none, because one with the same de-duplication
-// id was sent before. If that one is in the batch, its place is returned, and the mark has no id.
+// duplicates marks the messages of a batch that repeat the de-duplication id of an earlier one. If
+// the earlier one is in the batch, its place is returned, and the mark has no id.
 func (s *Set) duplicates(l *line, messages []host.Enqueue, sent []host.Sent) (inBatch map[string]int, err error) {
 	for i := range messages {
 		id := messages[i].DedupID
@@ -262,8 +262,7 @@ func (s *Set) sendOne(l *line, e *host.Enqueue) (uint64, error) {
 	return m.id, nil
 }
 
-// outside says that a span is too short or too long. What is shorter than a millisecond is shown as
-// one.
+// outside says that a span is too short or too long. A span below a millisecond is shown as one.
 func outside(d time.Duration) string {
 	ms := d.Milliseconds()
 	if d < 0 {
@@ -284,8 +283,8 @@ func checkSpan(field string, d time.Duration) error {
 	return nil
 }
 
-// Span returns a span of milliseconds as a request has them, which may be more than a Duration can
-// hold. field names it in the error.
+// Span returns a span of milliseconds from a request; these may be more than a Duration can hold.
+// field names it in the error.
 func Span(field string, ms int64) (time.Duration, error) {
 	if ms < 0 || ms > host.MaxQueueDelay.Milliseconds() {
 		return 0, host.Errorf(host.InvalidArgument, "%s: %s", field, outsideMS(ms)).With("field", field)

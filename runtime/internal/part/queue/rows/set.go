@@ -25,8 +25,8 @@ type Set struct {
 	Expires []int64
 	// Dead counts the messages that became dead letters.
 	Dead int
-	// Room is how many bytes the turn may write; 0 for plenty. What moves messages by itself stops
-	// well before that.
+	// Room is how many bytes the turn may write; 0 for plenty. Operations that choose messages
+	// themselves stop well before that.
 	Room int
 	// Span is what sends messages. They carry it if it is sampled.
 	Span host.Span
@@ -44,17 +44,17 @@ type Set struct {
 	metaKnown bool
 	metaDirty bool
 
-	msg   message // the last that was read
+	msg   message // the last message that was read
 	fresh bool    // msg is as it is stored, and the next of its queue
 	out   message // being sent
 	key   []byte
 	value []byte
-	room  [384]byte // what key and value begin with
+	room  [384]byte // where key and value begin
 }
 
-// A Keeper keeps bodies in the key-value store, under packed keys. An error with the code TooLarge,
-// QuotaExceeded or FailedPrecondition, which changes nothing, leaves the body in the dead letter
-// alone.
+// A Keeper keeps bodies in the key-value store, under packed keys. After an error with the code
+// TooLarge, QuotaExceeded or FailedPrecondition, which changes nothing, the body is in the dead
+// letter alone.
 type Keeper interface{ Keep(key, body []byte) error }
 
 // A line is one queue in a Set.
@@ -62,14 +62,14 @@ type line struct {
 	name  string // "" is no line
 	cfg   host.Queue
 	dirty bool
-	again bool // the wake row must be set though its time is the same
+	again bool // the wake row must be set even if its time is the same
 	counts
-	runs [indexes][2]run // what the fronts begin with
+	runs [indexes][2]run // the arrays in which the fronts begin
 }
 
-// New makes the queues of a turn. now is the clock of the turn, which is also that of rows. config
-// returns the settings of a queue, and false if the actor type does not have it. It must accept
-// only names of 1 to 64 characters without a slash or a zero byte.
+// New makes the queues of a turn. now is the clock of the turn and of rows. config returns the
+// settings of a queue, and false if the actor type does not have it. It must accept only names of 1
+// to 64 characters without a slash or a zero byte.
 func New(rows engine.Writer, now time.Time, config func(queue string) (host.Queue, bool)) *Set {
 	s := &Set{rows: rows, config: config, now: now.UnixMilli()}
 	s.key, s.value = s.room[:0:96], s.room[96:96]
@@ -155,7 +155,7 @@ func (s *Set) load(queue string, cfg host.Queue) (*line, error) {
 	return l, nil
 }
 
-// fail breaks the Set: what it did is not complete.
+// fail breaks the Set: its work is not complete.
 func (s *Set) fail(err error) error {
 	if s.broken == nil && err != nil {
 		s.broken = err
@@ -182,9 +182,9 @@ func (s *Set) metadata() (*metadata, error) {
 }
 
 // Flush writes counts and wake rows as they are now. It must be called after the last change of a
-// turn, before the commit, and before rows are read by the functions of this package other than the
-// Set's; it may be called more than once. It returns the error of an earlier call that may have
-// been done in part: the turn must then not be committed.
+// turn, before the commit, and before functions of this package other than the Set's read rows; it
+// may be called more than once. If an earlier call may have been done in part, it returns the error
+// of that call: the turn must then not be committed.
 func (s *Set) Flush() error {
 	if s.broken != nil {
 		return s.broken
@@ -360,8 +360,7 @@ func (s *Set) entryKey(l *line, ix index, p place) {
 	s.key = appendPlace(s.key, nil, p)
 }
 
-// share is how many bytes of messages an operation moves: most, or less if a turn must not write
-// that much.
+// share is how many bytes of messages an operation moves: most, or less if the turn has less room.
 func (s *Set) share(most int) int {
 	if s.Room <= 0 {
 		return most
@@ -369,7 +368,7 @@ func (s *Set) share(most int) int {
 	return min(most, s.Room/4)
 }
 
-// expires notes that a row was put that expires.
+// expires records that a row was put that expires.
 func (s *Set) expires(at int64) {
 	const hour = int64(time.Hour / time.Millisecond)
 	for i, e := range s.Expires {
@@ -381,7 +380,7 @@ func (s *Set) expires(at int64) {
 	s.Expires = append(s.Expires, at)
 }
 
-// note adds a name to a list that has each once.
+// note adds a name to a list that has each name once.
 func note(names []string, name string) []string {
 	if slices.Contains(names, name) {
 		return names

@@ -22,9 +22,9 @@ func (s *Set) Ack(queue string, receipts []string, reply []byte) (settled int, l
 	return s.settle(l, receipts, func(m *message) error { return s.done(l, m, reply) })
 }
 
-// Nack gives messages back that a worker has failed with, because of cause, whose first 1,024 bytes
-// are kept. They wait for their next attempt for delay, or if that is nil for their own pause; if
-// they have none left, or if dead is set, they become dead letters.
+// Nack gives messages back that a worker has failed with. The first 1,024 bytes of cause are kept.
+// The messages wait for delay, or if that is nil for their own pause, until their next attempt; if
+// they have no attempt left, or if dead is set, they become dead letters.
 func (s *Set) Nack(
 	queue string, receipts []string, delay *time.Duration, cause string, dead bool,
 ) (settled int, lost []string, err error) {
@@ -113,8 +113,8 @@ func (m *message) lockedBy(queue string, nonce uint64) bool {
 
 // A failure says why an attempt failed and what to do then.
 type failure struct {
-	told  *host.Error    // what the sender is told
-	cause string         // what operators are told in place of its message; "" for that
+	told  *host.Error    // the error for the sender
+	cause string         // the text for operators in place of its message; "" for that
 	pause *time.Duration // nil for the message's own
 	dead  bool
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // This file is for messages that a workflow run takes out of a queue. The commit of the turn moves
-// them from the queue to the history of the run. A row tells a sender that waits for a reply that
-// there is none yet.
+// them from the queue to the history of the run. A row marks for a sender that waits for a reply
+// that there is none yet.
 
 // Take removes the next message of a queue and returns it. It returns false if none can be
 // received, or if BuryRetired has not moved all messages that Retire has marked. A sender that

@@ -20,10 +20,10 @@ type Book struct {
 // New returns a Book over a turn's rows; now is the turn's time.
 func New(rows engine.Writer, now time.Time) *Book { return &Book{rows: rows, now: clampMS(now)} }
 
-// Set sets a schedule, replacing one of the same name and instance, and returns it as it is now and
-// whether anything changed. If there is one with the same rule, its next tick and its counts stay;
-// another rule begins anew from now, and an interval is anchored where its rule was set. What the
-// runtime sets is ignored in s.
+// Set sets a schedule, replacing one of the same name and instance. It returns the schedule as it
+// is now, and whether anything changed. If there is one with the same rule, its next tick and its
+// counts stay; another rule begins anew from now, and an interval is anchored where its rule was
+// set. Fields of s that the runtime sets are ignored.
 //
 // The error code is InvalidArgument or TooLarge for a schedule that is wrong, with the field and
 // the limit, and QuotaExceeded for one too many.
@@ -70,7 +70,7 @@ func invalid(field, text string) *host.Error {
 	return host.Errorf(host.InvalidArgument, "%s: %s", field, text).With("field", field)
 }
 
-// check returns the record of what a caller wants, and its expression if it has one.
+// check returns the record for a caller's schedule, and its expression if it has one.
 func (b *Book) check(s *host.Schedule) (r scheduleRecord, c *clock, err error) {
 	r = scheduleRecord{Cron: s.Cron, Zone: s.Zone, Every: s.Every, Missed: s.Missed,
 		CatchUp: s.CatchUp, KeepRuns: s.KeepRuns, Payload: s.Payload}
@@ -136,7 +136,7 @@ func (b *Book) check(s *host.Schedule) (r scheduleRecord, c *clock, err error) {
 	return r, c, err
 }
 
-// count counts a schedule more or less.
+// count adds to the number of schedules.
 func (b *Book) count(by int) error {
 	key := keyspace.Schedule.Append(nil, "", "")
 	var c countRecord
@@ -186,7 +186,7 @@ func (b *Book) put(name, instance string, r *scheduleRecord, o engine.PutOptions
 		b.clearWake(was, name, instance)
 	}
 	if r.Wake != 0 {
-		// also if it stands: it may have fired, and must fire again
+		// even if it stands: it may have fired, and must fire again
 		b.rows.SetWake(r.Wake, keyspace.WakeSchedule, name, instance)
 	}
 	return true, nil
@@ -224,7 +224,7 @@ func (b *Book) remove(name, instance string, r *scheduleRecord) error {
 // maxTriggers is how many runs of a schedule may wait besides its ticks.
 const maxTriggers = 100
 
-// Trigger has a schedule run now, besides its ticks. The error code is NotFound if there is none,
+// Trigger makes a schedule run now, besides its ticks. The error code is NotFound if there is none,
 // Overloaded if too many such runs wait.
 func (b *Book) Trigger(name, instance string) (host.Schedule, error) {
 	r, found, err := read(b.rows, name, instance)

@@ -80,7 +80,7 @@ func (n *node) runs(name string) []host.ScheduleRun {
 	return runs
 }
 
-// wakes checks that the wake index is what the schedules say, and returns it.
+// wakes checks that the wake index agrees with the schedules, and returns it.
 func (n *node) wakes() []engine.Wake {
 	n.t.Helper()
 	rows, err := n.store.Wakes(nil, 1<<60, 10_000)
@@ -147,7 +147,7 @@ func (n *node) fire(w engine.Wake) {
 	must(n.t, err)
 }
 
-// down lets the node be down for a while.
+// down stops the node for a while.
 func (n *node) down(d time.Duration) {
 	n.now = n.now.Add(d)
 	n.started = n.now

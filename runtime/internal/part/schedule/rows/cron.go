@@ -20,7 +20,7 @@ const (
 // February around 2100.
 const searchYears = 12
 
-// A clock tells the ticks of a cron expression in a time zone.
+// A clock computes the ticks of a cron expression in a time zone.
 //
 // The expression is matched against wall clock time, and a wall clock time is turned into a moment
 // as iCalendar does:
@@ -37,8 +37,8 @@ type clock struct {
 	hourly bool // ticks in every hour of the day
 }
 
-// parseClock compiles an expression that checkCron took, now or in an older version. The error code
-// is InvalidArgument.
+// parseClock compiles an expression that checkCron accepted, now or in an older version. The error
+// code is InvalidArgument.
 func parseClock(expr, zone string) (*clock, error) {
 	fault := func(field, text string) error {
 		return host.Errorf(host.InvalidArgument, "%s: %s", field, text).With("field", field)
@@ -80,7 +80,7 @@ func parseClock(expr, zone string) (*clock, error) {
 // where an H means nothing else.
 func plain(expr string) string { return strings.ToLower(strings.TrimSpace(expr)) }
 
-// quote shortens and quotes what a caller gave, for an error.
+// quote shortens and quotes a text of a caller, for an error.
 func quote(s string) string {
 	if len(s) > 100 {
 		s = s[:100] + "..."

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// A Firing is what a row of the wake index that is due asks for.
+// A Firing is the work of a due row of the wake index.
 type Firing struct {
 	// Tick is the run, for the handler with Payload, in CBOR.
 	Tick    host.Tick
@@ -25,7 +25,7 @@ type Firing struct {
 	skipped uint64
 }
 
-// Due returns what the row of the wake index at due asks for; nil if the schedule has moved or is
+// Due returns the work of the row of the wake index at due; nil if the schedule has moved or is
 // gone, so that the row is a leftover. able is since when the actor could have run: since the node
 // started, or the actor was resumed.
 func Due(rows engine.Reader, name, instance string, due int64, now, able time.Time) (*Firing, error) {
@@ -81,12 +81,12 @@ func (f *Firing) run(tick int64) {
 	f.Tick.Due = time.UnixMilli(tick).UTC()
 }
 
-// ofRun: an actor that is full goes on with its schedules; the record of a run that was refused
-// would be tried for ever.
+// ofRun: a full actor goes on with its schedules; a run whose record was refused would be tried for
+// ever.
 var ofRun = engine.PutOptions{Exempt: true}
 
-// Begin uses the tick up, in the handler's turn before the handler runs: the schedule is then armed
-// for the tick after it, and what the handler does about the schedule is done on top of that.
+// Begin uses the tick up, in the handler's turn before the handler runs. The schedule is then armed
+// for the tick after it, and changes by the handler come on top of that.
 func (b *Book) Begin(f *Firing) error {
 	r, found, err := b.firing(f)
 	if err != nil || !found {
@@ -136,7 +136,7 @@ func (b *Book) Done(f *Firing, started, finished time.Time) error {
 	return b.settle(f, &r, nil, "", started, finished)
 }
 
-// Failed records that the handler has failed, in a turn of its own, because that of the handler,
+// Failed records that the handler has failed, in a turn of its own, because the handler's turn,
 // with Begin, was undone. A recurring schedule waits for its next tick; one for a single moment is
 // tried again later.
 //
@@ -192,7 +192,7 @@ func (b *Book) settle(f *Firing, r *scheduleRecord, cause *host.Error, reason st
 	return err
 }
 
-// Skip passes over the ticks of a firing with Skip set.
+// Skip skips the ticks of a firing with Skip set.
 func (b *Book) Skip(f *Firing) error {
 	r, found, err := b.firing(f)
 	if err != nil || !found || r.Next != f.next {
@@ -209,7 +209,7 @@ func (b *Book) Skip(f *Firing) error {
 	return err
 }
 
-// trimMost is how many rows of the history a turn removes at most.
+// trimMost is how many rows of the history a turn removes.
 const trimMost = 100
 
 // history keeps a run, and drops the oldest runs beyond the limit.
@@ -235,5 +235,5 @@ func (b *Book) history(name, instance string, r *scheduleRecord, number uint64, 
 	return nil
 }
 
-// cut shortens an error to what is kept of it.
+// cut shortens an error to the part that is kept.
 func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxError)], "") }

@@ -31,13 +31,13 @@ type (
 		Runs     uint64
 		Attempts int
 		Skipped  uint64
-		// Passed counts ticks since the last run that get none of their own; the next run is told.
+		// Passed counts ticks since the last run that get none of their own, for the next run.
 		Passed uint64
 		// Failed: the last run or attempt failed, with Error. A schedule without a run has Ran ==
 		// false.
 		Ran, Failed bool
 		Error       string
-		// First is the first run of which there may be a row.
+		// First is the first run that may have a row.
 		First uint64
 	}
 	// runRecord is the value of keyspace.ScheduleRun.Kind.
@@ -49,14 +49,14 @@ type (
 		Attempt                int
 		Passed                 uint64
 	}
-	// countRecord stands under the key without a name and says how many schedules there are.
+	// countRecord stands under the key without a name and has the number of schedules.
 	countRecord struct {
 		_ struct{} `cbor:",toarray"`
 		N int
 	}
 )
 
-// rule compiles what tells the ticks.
+// rule compiles the rule of the schedule.
 func (r *scheduleRecord) rule() (rule, error) {
 	switch {
 	case r.At > 0:
@@ -68,7 +68,7 @@ func (r *scheduleRecord) rule() (rule, error) {
 	return rule{clock: c}, err
 }
 
-// sameRule reports whether two records tick alike, except for the anchor of an interval.
+// sameRule reports whether two records have the same ticks, except for the anchor of an interval.
 func (r *scheduleRecord) sameRule(o *scheduleRecord) bool {
 	return r.Cron == o.Cron && r.Zone == o.Zone && r.Every == o.Every && r.At == o.At
 }
@@ -81,7 +81,7 @@ func (r *scheduleRecord) tryAt() int64 {
 	return r.Next
 }
 
-// last is the number of the last run of which there may be a row.
+// last is the number of the last run that may have a row.
 func (r *scheduleRecord) last() uint64 {
 	if r.Attempts > 0 {
 		return r.Runs + 1
@@ -123,7 +123,7 @@ func read(rows engine.Reader, name, instance string) (r scheduleRecord, found bo
 	return r, true, r.decode(e.Value)
 }
 
-// decode decodes a record and refuses what Set never writes.
+// decode decodes a record and refuses values that Set never writes.
 func (r *scheduleRecord) decode(value []byte) error {
 	if err := record.Decode(value, r); err != nil {
 		return err
@@ -190,8 +190,7 @@ func List(rows engine.Reader, name string) ([]host.Schedule, error) {
 	return all, err
 }
 
-// Wakes returns the rows of the wake index that the schedules have, of which the actor's id and Row
-// are not set.
+// Wakes returns the rows of the wake index that the schedules have, without the actor's id and Row.
 func Wakes(rows engine.Reader) ([]engine.Wake, error) {
 	var all []engine.Wake
 	err := each(rows, "", func(name, instance string, r *scheduleRecord) {

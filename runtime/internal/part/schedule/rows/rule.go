@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A rule tells the ticks of a schedule, in Unix ms. One of clock, every and at is set.
+// A rule computes the ticks of a schedule, in Unix ms. One of clock, every and at is set.
 type rule struct {
 	clock         *clock
 	every, anchor int64
@@ -72,8 +72,8 @@ func (r *rule) due(next, now int64, limit int) (n uint64, first int64) {
 	return n, last[n%uint64(len(last))]
 }
 
-// tail returns the first of the last limit ticks from next up to now, of which there are more than
-// limit, by bisection: a tick takes at least a second.
+// tail returns the first of the last limit ticks from next up to now, by bisection: a tick takes at
+// least a second. There are more than limit ticks.
 func (r *rule) tail(next, now int64, limit int) int64 {
 	enough := func(from int64) bool { // there are limit ticks after from
 		for range limit {

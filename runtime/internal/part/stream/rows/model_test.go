@@ -17,7 +17,7 @@ import (
 
 var rounds = flag.Uint64("rounds", 20, "how often the random test runs, each time with another seed")
 
-// model is one stream as a slice: what the rows must agree with.
+// model is one stream as a slice, with which the rows must agree.
 type model struct {
 	items         []modelItem // kept
 	next          uint64
@@ -46,7 +46,7 @@ func (m *model) bytes() (n int64) {
 	return n
 }
 
-// live is the model as of now, without what is too old.
+// live is the model as of now, without items that are too old.
 func (m *model) live(cfg *host.Stream, now time.Time) *model {
 	c := m.clone()
 	for cfg.Age > 0 && len(c.items) > 0 && !c.items[0].time.Add(cfg.Age).After(now) {
@@ -76,7 +76,7 @@ func (m *model) arm(cfg *host.Stream) {
 	}
 }
 
-// cut drops what the limits do not allow.
+// cut drops items that the limits do not allow.
 func (m *model) cut(cfg *host.Stream, now time.Time) {
 	m.items = m.live(cfg, now).items
 	for len(m.items) > cfg.Items || m.bytes() > cfg.Bytes {
@@ -137,7 +137,7 @@ func (m *model) check(t *testing.T, rows engine.Reader, now time.Time, cfg *host
 }
 
 // TestStreamAgreesWithASlice does random things to a stream and to a slice, with turns that are
-// rolled back, power cuts and limits that change, and compares whatever can be read.
+// rolled back, power cuts and limits that change, and compares everything that can be read.
 func TestStreamAgreesWithASlice(t *testing.T) {
 	for seed := range *rounds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { modelRun(t, seed) })
@@ -197,7 +197,7 @@ func modelRun(t *testing.T, seed uint64) {
 					m.listed, m.updated = false, now
 				}
 			}
-		case 8: // what is due; a purge cuts whatever the limits no longer allow
+		case 8: // due work; a purge cuts items that the limits no longer allow
 			s.commit()
 			for _, w := range s.wakes() {
 				if w.Due <= now.UnixMilli() {

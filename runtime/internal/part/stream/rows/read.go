@@ -77,14 +77,13 @@ func List(rows engine.Reader, now time.Time, config func(name string) *host.Stre
 	}
 }
 
-// Read returns what follows a position: the sequence of the last item that the reader has, 0 for
+// Read returns the items after a position: the sequence of the last item that the reader has, 0 for
 // none. limit 0 is 100 items, maxBytes 0 is 4 MiB; the first item is returned even if it is larger.
 //
-// Nothing is passed over silently. Items between the position and the first that is kept are
-// counted as missed. A position beyond the last item is none of this stream, but another life's,
-// say: reading begins anew, with the first item that is kept, and the page has Reset set. Next is
-// then less than the position, even if there are no items: a reader must go on from Next, whatever
-// it asked for.
+// Nothing is skipped silently. Items between the position and the first kept item are counted as
+// missed. A position beyond the last item is not of this stream, but perhaps of another life:
+// reading begins anew, with the first kept item, and the page has Reset set. Next is then less than
+// the position, even if there are no items: a reader must always go on from Next.
 func Read(rows engine.Reader, now time.Time, cfg *host.Stream, name string, after uint64, limit,
 	maxBytes int) (host.StreamPage, error) {
 	m, _, err := current(rows, now.UnixMilli(), cfg, name)

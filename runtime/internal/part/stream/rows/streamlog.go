@@ -45,8 +45,8 @@ type metaRecord struct {
 // fresh is a stream that was never written.
 func fresh() metaRecord { return metaRecord{Stored: 1, First: 1, Next: 1} }
 
-// check refuses what Append never writes, so that no later step can loop or run backwards on a
-// damaged row.
+// check refuses records that Append never writes, so that no later step can loop or run backwards
+// on a damaged row.
 func (m *metaRecord) check() error {
 	if m.Stored < 1 || m.Stored > m.First || m.First > m.Next || m.Dropped > m.Total || m.Next == 0 {
 		return &engine.CorruptError{Reason: "the bounds of a stream are out of order"}
@@ -67,7 +67,7 @@ func readMeta(rows engine.Reader, name string) (m metaRecord, found bool, err er
 
 // A Log writes an actor's streams in one turn.
 type Log struct {
-	// Exempt lets items make a full actor larger.
+	// Exempt: items may make a full actor larger.
 	Exempt bool
 
 	rows engine.Writer
@@ -82,8 +82,7 @@ func (l *Log) write(name string, m *metaRecord) error {
 	if err != nil {
 		return err
 	}
-	// An actor that is full must be able to close and to empty its streams; what fills it are the
-	// items.
+	// A full actor must be able to close and to empty its streams; only items fill it.
 	return l.rows.Put(keyspace.Stream.Append(nil, name), value, engine.PutOptions{Exempt: true})
 }
 
@@ -110,7 +109,7 @@ func (l *Log) Append(cfg *host.Stream, name string, items [][]byte) (uint64, err
 	m.Last = max(l.now, old.Last)
 	m.Updated = l.now
 	m.Next += uint64(len(items))
-	batch := make([]item, len(items)) // what the search below asks for before it is written
+	batch := make([]item, len(items)) // the search below reads it before it is written
 	for i, data := range items {
 		batch[i] = item{seq: old.Next + uint64(i), time: m.Last, before: m.Total, data: data}
 		m.Total += uint64(len(data))

@@ -92,8 +92,7 @@ func TestAppendIsRefusedWithTheFieldAndTheLimit(t *testing.T) {
 	}
 }
 
-// TestAppendThatDoesNotFitLeavesEverythingAsItWas lets the write set be full at every item of a
-// batch.
+// TestAppendThatDoesNotFitLeavesEverythingAsItWas fills the write set at every item of a batch.
 func TestAppendThatDoesNotFitLeavesEverythingAsItWas(t *testing.T) {
 	s := newStore(t)
 	limits := &engine.Limits{MaxWriteSet: 4096}

@@ -126,19 +126,19 @@ func (l *Log) wakeAt(name string, m *metaRecord, due int64) {
 		l.rows.ClearWake(m.Wake, keyspace.WakeExpiry, name, "")
 	}
 	if due != 0 {
-		l.rows.SetWake(due, keyspace.WakeExpiry, name, "") // also if it stands: it may have fired, and must fire again
+		l.rows.SetWake(due, keyspace.WakeExpiry, name, "") // even if it stands: it may have fired, and must fire again
 	}
 	m.Wake = due
 }
 
-// hourEnd returns the end of the hour of a time, so that what becomes too old within an hour is
-// removed together.
+// hourEnd returns the end of the hour of a time, so that items that become too old within an hour
+// are removed together.
 func hourEnd(ms int64) int64 {
 	const hour = int64(time.Hour / time.Millisecond)
 	return (ms/hour + 1) * hour
 }
 
-// Retain has a stream keep what cfg says from now on.
+// Retain makes a stream keep what cfg says from now on.
 func (l *Log) Retain(cfg *host.Stream, name string) error {
 	m, found, err := readMeta(l.rows, name)
 	if err != nil || !found {
