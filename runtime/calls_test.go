@@ -22,8 +22,8 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// TestTurnScripts of package node has what turns do. Here is what takes a context, a query or
-// another program.
+// TestTurnScripts of package node tests turns. The tests here need a context, a query or another
+// program.
 
 func TestDeadlineAndTraceReachTheCallee(t *testing.T) {
 	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
@@ -40,7 +40,7 @@ func TestDeadlineAndTraceReachTheCallee(t *testing.T) {
 					t.Errorf("deadline of the callee %v, want %v", d, want)
 				}
 				<-ctx.Done()
-				return "", ctx.Err() // its reply may be as early as the end of its caller's wait
+				return "", ctx.Err() // its reply may come as early as the end of its caller's wait
 			})))
 			wantCode(t, err, actor.DeadlineExceeded)
 		})
@@ -104,7 +104,7 @@ func TestQueryCannotWriteNorCallActionsAndMayCrash(t *testing.T) {
 		} {
 			answer := make(chan error, 1)
 			go func() {
-				defer close(answer) // also if the query ends this goroutine
+				defer close(answer) // even if the query ends this goroutine
 				_, err := peek(h, "a", c.f)
 				answer <- err
 			}()
@@ -116,8 +116,8 @@ func TestQueryCannotWriteNorCallActionsAndMayCrash(t *testing.T) {
 	})
 }
 
-// The goroutines that run queries make small answers in a buffer of theirs, which the next answer
-// must not show through.
+// The goroutines that run queries make small answers in their own buffer. The next answer must not
+// change an earlier one.
 func TestAnswersOfQueriesShareNoMemory(t *testing.T) {
 	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
 		var answers [][]byte
@@ -175,7 +175,7 @@ func TestQueryBackIntoAnActorThatWaitsIsNoCycle(t *testing.T) {
 	})
 }
 
-// A query needs a turn of an actor that sleeps or is new, to wake it.
+// A query of a sleeping or new actor needs a turn, to wake it.
 func TestQueryThatWouldWaitForItsOwnCallerIsACycle(t *testing.T) {
 	asking := func(key string, f query) query {
 		return func(_ bot, ctx *actor.ReadContext) (string, error) {
@@ -266,7 +266,7 @@ func TestOverdueAlarmsFirePacedAfterARestart(t *testing.T) {
 	}, func(o *runtime.Options) { o.AlarmConcurrency = 8 })
 }
 
-// TestSessionScripts of package gateway has what waits for what. Here a node runs many calls at
+// TestSessionScripts of package gateway tests the order of calls. Here a node runs many calls at
 // once.
 
 // A socket is a WebSocket to the bot a of a node.
@@ -314,10 +314,10 @@ func (s *socket) hear() (m heard) {
 
 func TestCallsOverOneWebSocketRunInTheOrderInWhichTheyWereSent(t *testing.T) {
 	t.Parallel()
-	const requests, each = 300, 4 // of which each fourth is a query
+	const requests, each = 300, 4 // each fourth is a query
 	s := openSocket(t)
 	length := named(query(func(b bot, _ *actor.ReadContext) (string, error) { return fmt.Sprint(len(b.Notes["w"])), nil }))
-	places := make(chan struct{}, 64) // as many requests may be in flight
+	places := make(chan struct{}, 64) // bounds the requests in flight
 	go func() {
 		for id := 1; id <= requests; id++ {
 			places <- struct{}{}

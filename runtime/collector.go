@@ -19,16 +19,15 @@ import (
 // collectorTimeout is how long Close waits for a collector.
 const collectorTimeout = 5 * time.Second
 
-// instances is the namespace of OpenTelemetry for ids of instances that are made of what is known
-// of them.
+// instances is OpenTelemetry's namespace for instance ids that are derived from known facts.
 var instances = uuid.MustParse("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
 
-// openCollector makes the exporters of spans and metrics that the environment asks for. It also
-// says what sends them: what the environment has, and else the same id after each start in a
-// directory.
+// openCollector makes the exporters of spans and metrics that the environment configures. It also
+// sets the attributes that name the sender: those of the environment, or else an id that is the
+// same after each start in a directory.
 func (r *Runtime) openCollector(ctx context.Context) (err error) {
 	o := &r.options
-	var fault error // which matters only if there is a collector
+	var fault error // matters only if there is a collector
 	r.attributes, fault = traces.EnvironmentAttributes(ctx)
 	id := uuid.New()
 	if hostname, err := os.Hostname(); err == nil && o.Disk == nil {
@@ -55,7 +54,7 @@ func (r *Runtime) openCollector(ctx context.Context) (err error) {
 	return nil
 }
 
-// traceOptions are those of the part that records spans.
+// traceOptions returns the options of the part that records spans.
 func (r *Runtime) traceOptions() trace.Options {
 	o := &r.options.Traces
 	t := trace.Options{Off: o.Off, PerSecond: o.PerSecond, Share: o.Share, Slow: o.Slow,
@@ -66,7 +65,7 @@ func (r *Runtime) traceOptions() trace.Options {
 	return t
 }
 
-// unsent is how many spans the collector did not get.
+// unsent returns how many spans did not reach the collector.
 func (r *Runtime) unsent() float64 {
 	if r.exporter == nil {
 		return 0
@@ -74,8 +73,8 @@ func (r *Runtime) unsent() float64 {
 	return float64(r.exporter.Dropped())
 }
 
-// closeCollector sends the last spans and metrics, side by side. What is not sent by then is lost,
-// and the log says so.
+// closeCollector sends the last spans and metrics at the same time. Those not sent within the
+// timeout are lost, and it logs that.
 func (r *Runtime) closeCollector(ctx context.Context, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

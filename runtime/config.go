@@ -16,7 +16,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/node"
 )
 
-// config is the TOML file that --config names. Flags go before it, and CAIRN_TOKEN before its
+// config is the TOML file that --config names. Flags override it, and CAIRN_TOKEN overrides its
 // token.
 type config struct {
 	Listen         string   `toml:"listen"`
@@ -139,7 +139,7 @@ func readConfig(path string) (config, error) {
 	return c, nil
 }
 
-// check returns an error for a value that is not possible, with its path in the file.
+// check returns an error for an invalid value, with its path in the file.
 func (c *config) check() error {
 	if err := checkNegative("", reflect.ValueOf(c).Elem()); err != nil {
 		return err
@@ -162,8 +162,7 @@ func (c *config) check() error {
 	return nil
 }
 
-// checkNegative returns an error for a number or a span that is negative, in a part of the file
-// that has the path.
+// checkNegative returns an error for a negative number or span in the part of the file at path.
 func checkNegative(path string, part reflect.Value) error {
 	for i := range part.NumField() {
 		name, f := path+part.Type().Field(i).Tag.Get("toml"), part.Field(i)
@@ -187,7 +186,7 @@ func checkNegative(path string, part reflect.Value) error {
 	return nil
 }
 
-// apply puts what the file says into o.
+// apply copies the file's settings into o.
 func (c *config) apply(o *Options) {
 	o.Listen, o.Dir = or(c.Listen, o.Listen), or(c.Data, o.Dir)
 	o.PprofListen = c.PprofListen
@@ -261,7 +260,7 @@ type typeLimits struct {
 	SQLValueBytes     size `toml:"sql_value_bytes"`
 }
 
-// limits returns l as options have them.
+// limits returns l as actor.Limits.
 func (l *typeLimits) limits() actor.Limits {
 	return actor.Limits{
 		StorageBytes: int64(l.StorageBytes), WriteSetBytes: int(l.WriteSetBytes), ValueBytes: int(l.ValueBytes),

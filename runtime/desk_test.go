@@ -32,7 +32,7 @@ type claim struct {
 	N   int
 }
 
-// A bureau is a program with desks. Their runs do what scenarios and tests say.
+// A bureau is a program with desks. Scenarios and tests give the code of their runs.
 type bureau struct {
 	typ     *actor.Type[desk]
 	run     *actor.Workflow[desk, claim, string]
@@ -50,7 +50,7 @@ type bureau struct {
 	gate    func(name string) chan struct{} // of a scenario
 }
 
-// An order is what the action of desks does.
+// An order is the input of the desks' action.
 type order struct {
 	What string // "begin", "open", "note", "stuff", "chore" or "wedge"
 	N    int
@@ -75,7 +75,7 @@ var (
 	// office is the program of tests that need only one.
 	office = newBureau("papers")
 
-	// ways are what workflows do, by the name in the claim.
+	// ways are the functions of workflows, by the name in the claim.
 	ways sync.Map
 )
 
@@ -104,11 +104,11 @@ func (b *bureau) obey(d *desk, ctx *actor.Context, o order) (string, error) {
 	case "begin":
 		_, err := b.run.Start(ctx, claim{o.How, o.N})
 		return "", err
-	case "stuff": // makes the actor store so many useless bytes
+	case "stuff": // stores N useless bytes
 		return "", ctx.KV().Put(tuple.Tuple{"filler"}, make([]byte, o.N))
 	case "chore":
 		return "", ctx.Go("chore", func(task *actor.Task) error { <-task.Done(); <-b.gate("chore"); return nil })
-	case "wedge": // whatever becomes of its context
+	case "wedge": // regardless of its context
 		<-b.gate("wedge")
 	case "open":
 		d.Open = true
@@ -175,8 +175,8 @@ func awaitWaiting(t *testing.T, rt *runtime.Runtime, key ...string) wfhost.RunSt
 	}
 }
 
-// exactCounts compares the number of keys and bytes that each actor knows of itself with its rows:
-// its run tells the store how large the old rows are that it writes over.
+// exactCounts compares each actor's own count of keys and bytes with its rows. Its run tells the
+// store the size of the rows that it overwrites.
 func exactCounts(t *testing.T, h *actortest.Harness) {
 	t.Helper()
 	page, err := h.List(t.Context(), host.ListQuery{Limit: 1000})

@@ -15,8 +15,7 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// Errors of a directory that cannot be used, and of a store that cannot be read, name the page that
-// helps.
+// The pages that the errors of an unusable directory and an unreadable store name.
 const (
 	directoryPage = "docs/operate/start.md#the-data-directory"
 	damagePage    = "docs/operate/damaged-store.md"
@@ -74,7 +73,7 @@ func TestDirectoryThatCannotBeUsedIsNamedWithItsPage(t *testing.T) {
 		}
 		_, err := runtime.Inspect(t.Context(), dir)
 		wantTexts(t, "inspecting, "+what, err, dir, directoryPage)
-		if what != "missing" { // a node makes it
+		if what != "missing" { // a node creates it
 			_, err := runtime.Open(t.Context(), deskOptions(dir))
 			wantTexts(t, what, err, dir, directoryPage)
 			errorIf(t, dir == used && !errors.Is(err, engine.ErrLocked), "%s: %v", what, err)
@@ -105,7 +104,7 @@ func TestNewerStoreIsRefusedWithItsPage(t *testing.T) {
 	wantTexts(t, "inspect", err, marker, versionPage)
 }
 
-// Also a table that only the start of the node reads is named.
+// The error also names a table that only the start of the node reads.
 func TestTableThatCannotBeReadIsNamedWithItsPage(t *testing.T) {
 	options := deskOptions(t.TempDir())
 	for range 3 { // each start makes a table of the log

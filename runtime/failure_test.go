@@ -22,7 +22,7 @@ import (
 )
 
 // A migration that panics fails its actor, and not the node. So does state that a newer program
-// wrote, and nothing of it changes.
+// wrote, and it stays unchanged.
 func TestStateTooNewIsRefusedAndDataUntouched(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		mustDo(t, h, "a", add(1))
@@ -123,9 +123,9 @@ func TestIdleActorsTakeNoGoroutineAndCloseLeavesNone(t *testing.T) {
 	})
 }
 
-// bubbled counts the goroutines of the caller's synctest bubble. The process has
-// others that come and go on their own (finalizers, what an earlier test left to
-// end), which a count of all of them would blame on this test.
+// bubbled counts the goroutines of the caller's synctest bubble. The process has others that come
+// and go, such as finalizers and leftovers of an earlier test; a count of all would blame them on
+// this test.
 func bubbled() (int, []byte) {
 	stacks := make([]byte, 4<<20)
 	stacks = stacks[:gort.Stack(stacks, true)]
@@ -137,7 +137,7 @@ func bubbled() (int, []byte) {
 	return bytes.Count(stacks, append([]byte(", synctest bubble "), bubble...)), stacks
 }
 
-// Real time would count what the node writes into the disk in memory after a while.
+// Real time would include the node's later writes to the disk in memory.
 func TestAwakeIdleActorTakesLittleMemory(t *testing.T) {
 	synctest.Test(t, awakeIdleActorTakesLittleMemory)
 }
@@ -186,7 +186,7 @@ var errDisk = errors.New("the disk is broken")
 // reading is a query that returns the count.
 var reading = query(func(b bot, _ *actor.ReadContext) (string, error) { return string(rune('0' + b.N)), nil })
 
-// A crowd of readers notes what each was told, and whether it was before the disk has answered.
+// A crowd of readers records each answer, and whether it came before the disk answered.
 type crowd struct {
 	sync.WaitGroup
 	mu    sync.Mutex
@@ -210,7 +210,7 @@ func (c *crowd) start(name string, f func() error) {
 	})
 }
 
-// answer lets the disk answer, and waits until all are told something.
+// answer makes the disk answer, and waits until each reader has an answer.
 func (c *crowd) answer(disk func()) {
 	c.mu.Lock()
 	c.open = true
@@ -219,7 +219,7 @@ func (c *crowd) answer(disk func()) {
 	synctest.Wait()
 }
 
-// TestNothingLeavesBeforeItIsDurable holds the sync of the log up and then makes it fail.
+// TestNothingLeavesBeforeItIsDurable delays the sync of the log and then makes it fail.
 func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -268,7 +268,7 @@ func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 			fatalIf(t, e == nil || e.Code != actor.Unavailable, "%s: %v", name, err)
 			errorIf(t, name == "write" && e.Retryable, "%s: the caller is told that nothing was done, which nobody knows", name)
 		}
-		// The store is read-only now: what was never durable must not show, not even after the
+		// The store is read-only now. Data that was never durable must not show, even after the
 		// actor left memory.
 		for range 2 {
 			wantCode(t, errOf(do(rt, "a", add(0))), actor.Unavailable)
@@ -281,9 +281,9 @@ func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 	})
 }
 
-// TestWhatWasNeverDurableIsNotShownToOperators lets the sync of commits fail and reads what the
-// store holds by every way that wakes no actor: the actors of those commits are refused, and lists
-// leave them out and name them.
+// TestWhatWasNeverDurableIsNotShownToOperators makes the sync of commits fail and reads the store
+// in every way that wakes no actor. The actors of those commits are refused; lists omit them and
+// name them.
 func TestWhatWasNeverDurableIsNotShownToOperators(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -335,7 +335,7 @@ func TestWhatWasNeverDurableIsNotShownToOperators(t *testing.T) {
 			{host.ListQuery{Type: "bot"}, "safe sound; without bot/destroyed bot/lost bot/new"},
 			{host.ListQuery{Type: "bot", Prefix: []string{"lost"}}, "; without bot/lost"},
 			{host.ListQuery{Type: "bot", Prefix: []string{"safe"}}, "safe; without"},
-			// The pages hold what the store has: lost and new, then safe and sound.
+			// The pages follow the store: lost and new, then safe and sound.
 			{host.ListQuery{Type: "bot", Limit: 2}, "; without bot/destroyed bot/lost bot/new, safe sound; without"},
 			{host.ListQuery{Type: "bot", Limit: 1}, "; without bot/destroyed bot/lost, ; without bot/new, safe; without, sound; without"},
 		} {
@@ -354,8 +354,8 @@ func TestWhatWasNeverDurableIsNotShownToOperators(t *testing.T) {
 	})
 }
 
-// readAll reads in all ways before the disk has answered, and again later. Nobody may be told
-// anything before.
+// readAll reads in all ways before the disk has answered, and again later. No reader may have an
+// answer before.
 func readAll(t *testing.T, reads map[string]func() error, meanwhile func(answer func()), answer func()) {
 	t.Helper()
 	for when := range 2 { // actors leave memory meanwhile, except actors that the disk lost
@@ -379,7 +379,7 @@ func readAll(t *testing.T, reads map[string]func() error, meanwhile func(answer 
 	}
 }
 
-// wantText returns a function that compares what was read.
+// wantText returns a function that compares the text that was read.
 func wantText(want string) func(got string, err error) error {
 	return func(got string, err error) error {
 		if err != nil || got != want {
@@ -389,8 +389,7 @@ func wantText(want string) func(got string, err error) error {
 	}
 }
 
-// holdSync holds the next sync of the log up until answer is called, and lets it and all later ones
-// fail.
+// holdSync delays the next sync of the log until answer is called. It and all later ones fail.
 func (n *node) holdSync() (answer func()) {
 	hold := make(chan struct{})
 	n.disk.Fail(func(op, path string) error {
@@ -403,8 +402,7 @@ func (n *node) holdSync() (answer func()) {
 	return func() { close(hold) }
 }
 
-// listAll reads a list page by page, and says of each page which keys it has and which actors it is
-// without.
+// listAll reads a list page by page, and returns the keys and the omitted actors of each page.
 func listAll(ctx context.Context, rt *runtime.Runtime, q host.ListQuery) (string, error) {
 	var pages []string
 	for {
@@ -430,7 +428,7 @@ func addresses(list []host.Address) (s string) {
 	return s
 }
 
-// TestPauseThatWasNeverDurableIsNotListed lets the sync of the commit fail that pauses a run, and
+// TestPauseThatWasNeverDurableIsNotListed makes the sync of the commit that pauses a run fail, and
 // lists the runs.
 func TestPauseThatWasNeverDurableIsNotListed(t *testing.T) {
 	does("naps undurably", func(ctx workflow.Context, _ claim) (string, error) {

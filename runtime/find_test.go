@@ -41,8 +41,8 @@ func found(t *testing.T, list func(host.ListQuery) (host.ListPage, error), q hos
 	}
 }
 
-// ranked makes bots b0 to b11: their rank is their number by three, the even ones are live, each
-// has a day, and the size grows.
+// ranked makes bots b0 to b11. Their rank is their number divided by three, the even ones are live,
+// each has a day, and the size grows.
 func ranked(t *testing.T, n actor.Node) {
 	t.Helper()
 	for i := range 12 {
@@ -133,7 +133,7 @@ func TestBadAttributesFailTheirTurn(t *testing.T) {
 			{text(""), ""},
 			{day(time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)), ""},
 			{day(time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)), ""},
-			{day(time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)), actor.InvalidArgument}, // JSON cannot say it
+			{day(time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)), actor.InvalidArgument}, // not in JSON
 			{day(time.Date(-1, 12, 31, 0, 0, 0, 0, time.UTC)), actor.InvalidArgument},
 			{day(time.UnixMilli(math.MaxInt64)), actor.InvalidArgument},
 		} {
@@ -144,7 +144,7 @@ func TestBadAttributesFailTheirTurn(t *testing.T) {
 		must(t, err)
 		must(t, errOf(json.Marshal(page)))
 		fatalIf(t, len(page.Actors) != 2 || page.Actors[0].Key[0] != "a4", "%+v", page)
-		// Setting the same again is no change.
+		// Setting the same value again is no change.
 		before := page.Actors[0].Version
 		mustDo(t, h, "a4", func(_ *bot, ctx *actor.Context) (string, error) {
 			v, ok, err := since.Get(ctx)
@@ -199,7 +199,7 @@ func TestSQLRunsOverManyDatabases(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		h.Settle()
-		// Each line has an input in JSON, or a statement for actors that are not there.
+		// Each line has an input in JSON, or a statement for actors that do not exist.
 		datadriven.RunTest(t, "testdata/statements", func(t *testing.T, d *datadriven.TestData) (out string) {
 			for line := range strings.Lines(d.Input) {
 				line = strings.TrimSuffix(line, "\n")
@@ -244,7 +244,7 @@ func (h *readHook) Deadline() (time.Time, bool) {
 	return h.Context.Deadline()
 }
 
-// An answer that ends within a page of actors goes on after the last of them, whatever has happened
+// An answer that ends within a page of actors continues after its last actor, regardless of changes
 // to the others meanwhile.
 func TestAnAnswerOverManyDatabasesGoesOnAfterItsLastActor(t *testing.T) {
 	destroy := func(h *actortest.Harness) error { return h.Destroy(context.Background(), botAt("a")) }
@@ -282,7 +282,7 @@ func TestAnAnswerOverManyDatabasesGoesOnAfterItsLastActor(t *testing.T) {
 	}
 }
 
-// A node whose index cannot be built serves all the same; the start after that builds it.
+// A node whose index cannot be built serves anyway; the next start builds it.
 func TestANodeStartsWithoutItsIndex(t *testing.T) {
 	t.Parallel()
 	n := newNode()

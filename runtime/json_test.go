@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/audit"
 )
 
-// meter is an actor whose values are numbers that JSON may not have.
+// meter is an actor whose values are numbers that JSON may not be able to express.
 type meter struct{}
 
 var (
@@ -23,7 +23,7 @@ var (
 	measure  = actor.NewAction[float64, actor.None](meters, "measure")
 )
 
-// A value without a form in JSON is null, and hides nothing of what is beside it.
+// A value without a form in JSON is null, and the values beside it are shown.
 func TestAValueWithoutAFormInJSONIsShownAsNull(t *testing.T) {
 	d := actor.Define(meters, actor.Spec[meter]{},
 		actor.On(measure, func(_ *meter, ctx *actor.Context, v float64) (actor.None, error) {

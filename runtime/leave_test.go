@@ -10,7 +10,7 @@ import (
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
-// A step that a run comes to while the node stops begins after the next start.
+// A step that a run reaches while the node stops begins after the next start.
 func TestStepThatComesUpWhileTheNodeStopsRunsAfterTheNextStart(t *testing.T) {
 	for name, options := range map[string][]workflow.StepOption{"at least once": nil, "at most once": {workflow.AtMostOnce()}} {
 		t.Run(name, func(t *testing.T) {

@@ -18,10 +18,10 @@ import (
 	"github.com/cairn-run/cairn/actor/host/hosttest"
 )
 
-// TestConnectionScripts and TestStreamScripts of package node have events and items of one life.
-// Here are two lives.
+// TestConnectionScripts and TestStreamScripts of package node test events and items of one life.
+// The tests here have two lives.
 
-// tell makes an action that emits n events and appends as many items, which count on.
+// tell makes an action that emits n events and appends n items, with increasing numbers.
 func tell(n int) action {
 	return func(b *bot, ctx *actor.Context) (string, error) {
 		for range n {
@@ -35,7 +35,7 @@ func tell(n int) action {
 	}
 }
 
-// live has the bot a tell n numbers, and returns the id of its life.
+// live makes the bot a tell n numbers, and returns the id of its life.
 func live(t *testing.T, h *actortest.Harness, n int) string {
 	t.Helper()
 	mustDo(t, h, "a", tell(n))
@@ -96,9 +96,9 @@ func TestASubscriptionEndsWithTheLifeOfItsActorAfterItsLastEvents(t *testing.T) 
 	})
 }
 
-// A position that counts in another life, or in none, is told to readers of events and of streams.
+// Readers of events and streams are told that their position is of another life, or of none.
 func TestAPositionOfAnotherLifeIsTold(t *testing.T) {
-	// A piece is what a reader gets first.
+	// A piece is the first delivery of a reader.
 	type piece struct {
 		life   string
 		from   uint64
@@ -157,7 +157,7 @@ func TestAPositionOfAnotherLifeIsTold(t *testing.T) {
 			{After: 3, Life: first}:  {second, 1, 5, 0, true},
 			{After: 0, Life: first}:  {second, 1, 5, 0, true},
 			{After: 3, Life: second}: {second, 4, 2, 0, false},
-			{After: 3}:               {second, 4, 2, 0, false}, // a bare number counts in the life that is there
+			{After: 3}:               {second, 4, 2, 0, false}, // a bare number counts in the current life
 			{After: 99}:              {second, 1, 5, 0, true},
 			{After: 0}:               {second, 1, 5, 0, false},
 		} {
@@ -178,8 +178,8 @@ func TestAPositionOfAnotherLifeIsTold(t *testing.T) {
 	})
 }
 
-// TestQueueScripts of package node has how an actor handles its queues. Here are workers, replies
-// and other actors.
+// TestQueueScripts of package node tests how an actor handles its queues. The tests here have
+// workers, replies and other actors.
 
 func queueStats(t *testing.T, stats func(context.Context) (handle.QueueStats, error)) handle.QueueStats {
 	t.Helper()
@@ -232,9 +232,9 @@ func TestReplyOutlivesTheNode(t *testing.T) {
 	})
 }
 
-// What a turn posts to the queue of another actor is part of its commit: it survives a crash,
-// arrives once and in order, and is nowhere if the turn failed. A turn whose post is refused fails,
-// whatever its handler returns.
+// A message that a turn posts to the queue of another actor is part of its commit. It survives a
+// crash, arrives once and in order, and does not exist if the turn failed. A turn whose post is
+// refused fails, regardless of its handler's result.
 func TestMessageThatATurnPostsToAnotherActorIsPartOfItsCommit(t *testing.T) {
 	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
 		ctx, to := t.Context(), func(ctx *actor.Context) actor.Ref[bot] { return bots.Ref(ctx, "b") }
@@ -278,8 +278,7 @@ func TestMessageThatATurnPostsToAnotherActorIsPartOfItsCommit(t *testing.T) {
 	})
 }
 
-// One call removes up to 10,000 messages and says whether there are more; in Go they are all
-// removed.
+// One call removes up to 10,000 messages and says whether there are more. The Go API removes all.
 func TestPurgeSaysWhetherItIsDone(t *testing.T) {
 	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
 		ctx, a := t.Context(), bots.Ref(h, "a")

@@ -11,7 +11,7 @@ import (
 
 // machineMemory returns the memory of the process, in bytes, and the source of the limit: the
 // smallest limit of its cgroups and of those above them, or the memory of the machine. It returns 0
-// where that cannot be read, as on systems other than Linux. root is the file system of the
+// if it cannot read that, for example on systems other than Linux. root is the file system of the
 // machine.
 func machineMemory(root fs.FS) (limit int64, source string) {
 	if n := totalMemory(root); n > 0 {
@@ -19,7 +19,7 @@ func machineMemory(root fs.FS) (limit int64, source string) {
 	}
 	for _, g := range memoryCgroups(root) {
 		// A container may see its own cgroup as the root of the hierarchy, or not see the path at
-		// all: the directories that are not there are passed over.
+		// all. Missing directories are skipped.
 		for dir := path.Join(g.mount, path.Clean("/"+g.path)); ; dir = path.Dir(dir) {
 			if n := cgroupLimit(root, path.Join(dir, g.file)); n > 0 && (limit == 0 || n < limit) {
 				limit, source = n, "the cgroup"
@@ -38,8 +38,8 @@ type memoryCgroup struct {
 	file        string // of the limit
 }
 
-// memoryCgroups returns the cgroups of the process that may limit its memory: of version 2, and of
-// version 1's controller.
+// memoryCgroups returns the cgroups that may limit the memory of the process: those of version 2,
+// and those of version 1's memory controller.
 func memoryCgroups(root fs.FS) (groups []memoryCgroup) {
 	b, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -65,11 +65,11 @@ func memoryCgroups(root fs.FS) (groups []memoryCgroup) {
 	return groups
 }
 
-// unlimited is from where on the number in version 1's file means that there is no limit: it is the
-// largest multiple of a page then.
+// unlimited is the least number in version 1's file that means no limit. The file has the largest
+// multiple of a page then.
 const unlimited = 1 << 60
 
-// cgroupLimit reads the limit in a file; 0 is none.
+// cgroupLimit reads the limit in a file; 0 means none.
 func cgroupLimit(root fs.FS, name string) int64 {
 	b, err := fs.ReadFile(root, name)
 	if err != nil {
@@ -82,7 +82,7 @@ func cgroupLimit(root fs.FS, name string) int64 {
 	return n
 }
 
-// totalMemory reads the memory of the machine; 0 if it cannot.
+// totalMemory returns the memory of the machine, or 0 if it cannot read it.
 func totalMemory(root fs.FS) int64 {
 	f, err := root.Open("proc/meminfo")
 	if err != nil {

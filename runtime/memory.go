@@ -18,11 +18,11 @@ import (
 const (
 	// MinMemory is the least memory that a node can be given.
 	MinMemory = 128 << 20
-	// DefaultMaxMemory is the most that a node takes if Options.Memory does not say.
+	// DefaultMaxMemory is the most memory that a node takes if Options.Memory is 0.
 	DefaultMaxMemory = 4 << 30
 )
 
-// The most that one connection or turn gets, and the least that makes four memtables.
+// The most memory that one connection or turn gets, and the least for four memtables.
 const (
 	defaultConnMemory = sqlite.DefaultConnMemory
 	defaultConnCache  = sqlite.DefaultConnCache
@@ -34,17 +34,17 @@ const (
 
 // A memoryPart is a part of a node's memory.
 type memoryPart struct {
-	// name is what the log and the metric call it, field the option that sets it.
+	// name is its name in the log and the metric, field the option that sets it.
 	name, field string
-	// share is the part of the budget that it gets, in 64ths; most bounds that, 0 does not.
+	// share is its part of the budget, in 64ths; most bounds that unless it is 0.
 	share, most int64
-	// size returns what was set, and set sets it. An option may be a fraction of its part.
+	// size returns the size that was set, and set sets it. An option may be a fraction of its part.
 	size func(o *Options) int64
 	set  func(o *Options, bytes int64)
 }
 
-// memoryParts returns how a node's memory is divided. What they leave of the 64ths is for Go: its
-// collector, goroutines, handlers and what they decode.
+// memoryParts returns the parts of a node's memory. The rest of the 64ths is for Go: its collector,
+// goroutines, handlers and the values they decode.
 func memoryParts() []memoryPart {
 	return []memoryPart{
 		{"cache", "CacheBytes", 6, 0,
@@ -71,7 +71,7 @@ func memoryParts() []memoryPart {
 	}
 }
 
-// memoryBudget returns the node's memory, and what says how much it is.
+// memoryBudget returns the node's memory, and the source of that number.
 func (o *Options) memoryBudget() (bytes int64, source string) {
 	if o.Memory != 0 {
 		return o.Memory, "the configuration"
@@ -79,11 +79,11 @@ func (o *Options) memoryBudget() (bytes int64, source string) {
 	return defaultMemory(os.DirFS("/"))
 }
 
-// defaultMemory is memoryBudget if it is not configured. root is the file system of the machine.
+// defaultMemory is memoryBudget without a configured size. root is the file system of the machine.
 func defaultMemory(root fs.FS) (bytes int64, source string) {
 	bytes, source = machineMemory(root)
 	if source != "the cgroup" {
-		bytes = bytes / 4 * 3 // others live there, too
+		bytes = bytes / 4 * 3 // other programs run there, too
 	}
 	if bytes == 0 || bytes > DefaultMaxMemory {
 		return DefaultMaxMemory, "the default"
@@ -91,7 +91,7 @@ func defaultMemory(root fs.FS) (bytes int64, source string) {
 	return max(bytes, MinMemory), source
 }
 
-// divideMemory sets the sizes that are not set to their part of the budget.
+// divideMemory sets each size that is 0 to its part of the budget.
 func (o *Options) divideMemory(budget int64) {
 	for _, p := range memoryParts() {
 		if p.size(o) != 0 {
@@ -103,7 +103,7 @@ func (o *Options) divideMemory(budget int64) {
 		}
 		p.set(o, n)
 	}
-	// One connection or one turn may take at most what all may.
+	// One connection or one turn may take at most the bound for all.
 	few := func(v *int64, most, all int64) {
 		if *v == 0 {
 			*v = min(most, all)
@@ -118,7 +118,7 @@ func (o *Options) divideMemory(budget int64) {
 	}
 }
 
-// checkMemory returns what is wrong with the memory that o sets, and with the parts of it.
+// checkMemory returns an error if the memory that o sets is too small, for a node or for its parts.
 func (o *Options) checkMemory() error {
 	if o.Memory == 0 {
 		return nil
@@ -142,7 +142,7 @@ func (o *Options) checkMemory() error {
 	return nil
 }
 
-// plus adds two sizes; what is too large for an int64 is the largest one.
+// plus adds two sizes, up to the largest int64.
 func plus(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -150,7 +150,7 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// logMemory says how the memory is divided.
+// logMemory logs how the memory is divided.
 func (o *Options) logMemory(budget int64, source string) {
 	attrs := []any{"budget", slog.AnyValue(sizeText(budget)), "by", source}
 	for _, p := range memoryParts() {
@@ -162,8 +162,8 @@ func (o *Options) logMemory(budget int64, source string) {
 	}
 }
 
-// sizeText writes a number of bytes for people, in the largest unit that it is a whole number of,
-// or rounded in MiB.
+// sizeText formats a number of bytes for people: in GiB if that is exact, else rounded down to MiB,
+// KiB or bytes.
 func sizeText(n int64) string {
 	switch {
 	case n >= 1<<30 && n%(1<<30) == 0:
@@ -176,7 +176,7 @@ func sizeText(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// memoryMetrics registers how the memory is divided.
+// memoryMetrics registers the metrics of how the memory is divided.
 func (o *Options) memoryMetrics(r prometheus.Registerer, budget int64) error {
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "cairn_memory_budget_bytes", Help: "Memory that a part of the node may take; all is the whole node.",
@@ -194,9 +194,9 @@ func (o *Options) memoryMetrics(r prometheus.Registerer, budget int64) error {
 // collects sooner.
 const gcPercent = 400
 
-// limitGo sets Go's soft memory limit to what the parts that Go does not manage leave of the
-// budget, unless GOMEMLIMIT is set, and gcPercent, unless GOGC or the program has set that. The
-// function that it returns undoes that.
+// limitGo sets Go's soft memory limit to the budget without the parts that Go does not manage,
+// unless GOMEMLIMIT is set. It sets gcPercent unless GOGC or the program has set that. The function
+// that it returns undoes both.
 func (o *Options) limitGo() (undo func()) {
 	undo = func() {}
 	if os.Getenv("GOGC") == "" {

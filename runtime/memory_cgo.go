@@ -20,14 +20,14 @@ import "C"
 
 import "os"
 
-// cgo says that Pebble keeps its cache and its memtables in memory of C, which Go's limit does not
+// cgo says that Pebble keeps its cache and its memtables in C memory, which Go's limit does not
 // count.
 const cgo = true
 
-// limitC makes C's allocator give back what Pebble frees, unless the environment configures it: one
-// heap for all threads, and none of it for memtables. Otherwise glibc takes about 200 MiB for a
-// cache and memtables of 96 MiB, because it gives threads heaps of their own, and what was freed
-// between two blocks that live stays with the heap.
+// limitC configures C's allocator to return the memory that Pebble frees: one heap for all threads,
+// and none of it for memtables. It leaves the allocator alone if the environment configures it.
+// Otherwise glibc takes about 200 MiB for a cache and memtables of 96 MiB: it gives threads heaps
+// of their own, and a heap keeps freed memory between two live blocks.
 func limitC() {
 	if os.Getenv("MALLOC_ARENA_MAX") == "" {
 		C.tame_malloc()

@@ -146,7 +146,7 @@ func TestConfigurationTakesSizes(t *testing.T) {
 		"memory = \"512MiB\"\n[storage]\ncache_bytes = 1048576\nmemtable_bytes = \"2MiB\"\n[sql]\nmax_temporary = \"1GiB\"\n")
 	errorIf(t, err != nil || o.Memory != 512<<20 || o.CacheBytes != 1<<20 || o.MemTableBytes != 2<<20 || o.SQL.MaxTemporary != 1<<30,
 		"%+v, %v", o, err)
-	// The command's scenarios have what is refused.
+	// The command's scenarios test refused values.
 }
 
 func TestEveryLimitOfATypeIsConfiguredAndListed(t *testing.T) {

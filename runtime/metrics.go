@@ -11,7 +11,7 @@ import (
 // storeMetrics shows the store's figures as Prometheus metrics.
 type storeMetrics struct{ store *engine.Store }
 
-// storeMetric is one of them.
+// A storeMetric is one figure of the store.
 type storeMetric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType

@@ -130,7 +130,7 @@ func TestANodeSendsItsMetricsToACollector(t *testing.T) {
 	errorIf(t, len(slices.Compact(instances)) != 1 || len(instances[0]) != 36, "the instances are %v", instances)
 }
 
-// TestVariablesCountOnlyIfTheyNameACollector: those of the other programs of a machine must not
+// TestVariablesCountOnlyIfTheyNameACollector: variables of other programs of a machine must not
 // stop a node that sends nothing.
 func TestVariablesCountOnlyIfTheyNameACollector(t *testing.T) {
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "shop")
@@ -155,13 +155,13 @@ func TestACollectorThatHangsFailsNoClose(t *testing.T) {
 	defer server.Close()
 	defer close(gone)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
-	r, log := openWith(t, t.TempDir(), 3*time.Second) // which is also what a slow machine has to close the rest
+	r, log := openWith(t, t.TempDir(), 3*time.Second) // also the time that a slow machine has to close the rest
 	mustDo(t, r, "a", add(1))
 	must(t, r.Close())
 	errorIf(t, !strings.Contains(log.String(), "the last metrics did not reach the collector"), "the log is %s", log)
 }
 
-// Scenarios of the command have the addresses that are refused.
+// Scenarios of the command test the refused addresses.
 func TestProfilesAreServedOnLoopback(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "127.8.0.1:6060", "[::1]:6060", "localhost:6060"} {
 		o := runtime.Options{Dir: "data", PprofListen: address}
@@ -273,7 +273,7 @@ func TestCloseEndsTheServerOfProfiles(t *testing.T) {
 	o.PprofListen = addr
 	wantTexts(t, "in use", errOf(runtime.Open(t.Context(), o)), "--pprof-listen")
 	ended := make(chan error, 1)
-	go func() { // a profile that is being taken does not hold Close up
+	go func() { // a profile in progress does not delay Close
 		r, err := http.Get("http://" + addr + "/debug/pprof/profile?seconds=300")
 		if err == nil {
 			_, err = io.Copy(io.Discard, r.Body)

@@ -24,12 +24,12 @@ import (
 var modelSeeds = flag.Int("model-seeds", 2, "how many random histories the model test runs")
 
 // TestRandomHistoriesAgreeWithTheModel drives a few actors at random (writes, messages, alarms,
-// errors, panics, sleeps) through power cuts at random moments and restarts, and compares with what
-// a simple model allows.
+// errors, panics, sleeps) through power cuts at random moments and restarts, and compares them with
+// a simple model.
 //
-// A power cut leaves calls in flight without an answer. Each such call may have happened or not,
-// but nothing between: what a turn writes to the state, rows, entries, a queue, alarms, events and
-// messages stands or falls together.
+// A power cut leaves calls in flight without an answer. Each such call happened completely or not
+// at all: a turn's writes to the state, rows, entries, a queue, alarms, events and messages are
+// kept or lost together.
 func TestRandomHistoriesAgreeWithTheModel(t *testing.T) {
 	seeds := *modelSeeds
 	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
@@ -51,24 +51,24 @@ func TestRandomHistoriesAgreeWithTheModel(t *testing.T) {
 	}
 }
 
-// A model knows what every bot must hold.
+// A model holds the expected content of every bot.
 type model struct {
 	t      *testing.T
 	h      *actortest.Harness
 	random *rand.Rand
-	// Turns write rows as well. They take much of the log, and when Pebble begins a new one,
-	// commits wait in a way that time does not pass. So there are few calls between power cuts.
+	// Turns write rows as well. They fill the log, and when Pebble begins a new one, commits wait
+	// without virtual time passing. So there are few calls between power cuts.
 	rows bool
-	node atomic.Pointer[runtime.Runtime] // the one to call; stopping nodes answer Unavailable
+	node atomic.Pointer[runtime.Runtime] // the node to call; stopping nodes answer Unavailable
 
 	mu    sync.Mutex
 	bots  map[string]*expected
 	next  int
-	fails map[int]int   // messages by number: how often their handler is still to fail
+	fails map[int]int   // messages by number: how often their handler must still fail
 	dead  *atomic.Int64 // messages that failed too often
 }
 
-// expected is what the model says of one bot.
+// expected is the model's content of one bot.
 type expected struct {
 	acked   []string         // log entries of answered calls of this life
 	maybe   map[string]bool  // entries of unanswered calls
@@ -80,7 +80,7 @@ type expected struct {
 const (
 	modelBots = 5
 	queued    = "q"    // the sender of messages that a bot puts in its own queue
-	far       = "far " // begins the names of alarms that are only there to be listed
+	far       = "far " // begins the names of alarms that exist only to be listed
 )
 
 func newModel(t *testing.T, h *actortest.Harness, seed uint64, dead *atomic.Int64) *model {
@@ -208,7 +208,7 @@ func (m *model) start(wg *sync.WaitGroup) {
 			return write(b, ctx)
 		}
 	case 7:
-		f = func(b *bot, ctx *actor.Context) (string, error) { // commits what came before, in the middle of the turn
+		f = func(b *bot, ctx *actor.Context) (string, error) { // commits the earlier turns, in mid-turn
 			if _, err := run.Call(ctx, bots.Ref(ctx, "helper"), named(add(1))); err != nil {
 				return "", err
 			}
@@ -243,7 +243,7 @@ func (m *model) start(wg *sync.WaitGroup) {
 	name, retry := named(f), m.random.IntN(2) == 0
 	wg.Go(func() {
 		out, err := run.Call(context.Background(), bots.Ref(m.node.Load(), key), name, actor.IdempotencyKey(entry))
-		for retry && actor.CodeOf(err) == actor.Unavailable { // whether it was done or not, it must not be done twice
+		for retry && actor.CodeOf(err) == actor.Unavailable { // done or not, it must not be done twice
 			time.Sleep(time.Millisecond)
 			out, err = run.Call(context.Background(), bots.Ref(m.node.Load(), key), name, actor.IdempotencyKey(entry))
 		}
@@ -379,7 +379,7 @@ func (m *model) queue(key string, got bot) {
 	errorIf(m.t, !slices.Equal(sent, ended), "%s: sent %v, handled or set aside %v", key, sent, ended)
 }
 
-// compare checks that all places where turns write hold the same entries.
+// compare checks that all places that turns write hold the same entries.
 func (m *model) compare() {
 	m.t.Helper()
 	for key := range m.bots {
@@ -415,7 +415,7 @@ func (m *model) find(key string, log []string) {
 	}
 }
 
-// places returns what the places beside the state of a bot hold.
+// places returns the content of the places beside the state of a bot.
 func (m *model) places(key string) map[string][]string {
 	m.t.Helper()
 	all := make(map[string][]string)

@@ -23,9 +23,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// An Offline looks into the data of a node that is stopped, whatever actor types the data belongs
-// to. It runs no actor, and except by ControlRun and RebuildIndex it changes nothing but what
-// opening the store does. No node can open the data meanwhile.
+// An Offline reads the data of a stopped node, regardless of its actor types. It runs no actor.
+// Only opening the store, ControlRun and RebuildIndex change the data. No node can open the data
+// meanwhile.
 type Offline struct {
 	// Namespace selects the namespace; Inspect sets "default".
 	Namespace string
@@ -63,8 +63,8 @@ func (o *Offline) ExportSQL(ctx context.Context, a host.Address, w io.Writer) er
 }
 
 // Read answers a method that reads an actor's key-value store: kv.get, kv.get_many, kv.list,
-// kv.count, kv.branches or kv.render. An actor that is not there has no entries. It also
-// answers trace.read.
+// kv.count, kv.branches or kv.render. An actor that does not exist has no entries. It also answers
+// trace.read.
 func (o *Offline) Read(ctx context.Context, r *host.Request) (host.Reply, error) {
 	if r.Method == host.TraceRead {
 		return trace.StoredReply(ctx, o.store, o.Namespace, r)
@@ -106,25 +106,25 @@ func (o *Offline) CountRuns(context.Context) (host.RunCounts, error) {
 }
 
 // ControlRun pauses or terminates an actor's workflow run: c.Verb is host.WorkflowPause or
-// host.WorkflowTerminate. It is for a run that ends the process of its node at each start. It
-// commits what the verb commits on a node, and returns when that is durable; a parent, and
-// children, are told when a node runs again. The error code is NotFound if there is no such actor
-// or if it has no run, FailedPrecondition if the run is over or is not c.Run, and InvalidArgument
-// for another verb.
+// host.WorkflowTerminate. Use it for a run that ends the process of its node at each start. It
+// makes the same commit as on a node, and returns when that is durable. A parent and children are
+// notified when a node runs again. The error code is NotFound if there is no such actor or it has
+// no run, FailedPrecondition if the run is over or is not c.Run, and InvalidArgument for another
+// verb.
 func (o *Offline) ControlRun(ctx context.Context, a host.Address, c host.RunControl) error {
 	return offline.ControlStoredRun(ctx, o.store, o.Namespace, a, c)
 }
 
-// List pages through actors: in the order of type and key, unless the query has another. Conditions
-// on the state find actors that are paused.
+// List pages through actors, in the order of the query or else of type and key. Conditions on the
+// state find only paused actors.
 func (o *Offline) List(_ context.Context, q host.ListQuery) (host.ListPage, error) {
 	return offline.StoredList(o.store, o.Namespace, q)
 }
 
 // CheckIndex compares the index of actors with the rows of all actors. It calls fault for each row
-// of the index that is missing, or that no actor has, and returns how many rows there are; built is
-// false, and nothing is compared, if an earlier release wrote the data and no node of this one has
-// run on it.
+// of the index that is missing or belongs to no actor, and returns the number of rows. If an
+// earlier release wrote the data and no node of this one has run on it, built is false and nothing
+// is compared.
 func (o *Offline) CheckIndex(ctx context.Context, fault func(row string, missing bool)) (rows int,
 	built bool, err error) {
 	if built, err = o.store.ListingBuilt(); err != nil || !built {

@@ -22,7 +22,7 @@ import (
 
 // The defaults of Options.
 const (
-	// DefaultListen is where Main listens; Open listens nowhere unless asked.
+	// DefaultListen is where Main listens. Open listens nowhere by default.
 	DefaultListen = "127.0.0.1:6420"
 	// DefaultDir is where Main keeps its data.
 	DefaultDir = "./data"
@@ -34,10 +34,10 @@ const (
 // stores of this version and of every earlier one.
 const StoreFormat = engine.StoreFormat
 
-// An AuthRequest is what Options.Authorize decides on.
+// An AuthRequest is a request that Options.Authorize allows or refuses.
 type AuthRequest = serve.AuthRequest
 
-// An Operation is what a request wants to do: one of the constants.
+// An Operation is the kind of a request: one of the constants.
 type Operation = serve.Operation
 
 // The operations that Options.Authorize sees.
@@ -58,7 +58,7 @@ const (
 	OpOpenAPI = serve.OpenAPI
 )
 
-// GatewayLimits bound what one HTTP client can take. A zero field means its default.
+// GatewayLimits bound the resources of one HTTP client. A zero field means its default.
 type GatewayLimits = serve.Limits
 
 // Options configure a Runtime. Dir and Actors are all that most programs set.
@@ -66,7 +66,7 @@ type Options struct {
 	// Dir is the directory of the data. It is created if missing, and used by one process at a
 	// time.
 	Dir string
-	// Disk, if not nil, is a filesystem in memory to use instead, for tests.
+	// Disk, if not nil, is a filesystem in memory that replaces Dir, for tests.
 	Disk *engine.Disk
 	// Actors are the actor types that the node hosts.
 	Actors []actor.Definition
@@ -78,109 +78,107 @@ type Options struct {
 	// in the program's own server. An address beyond loopback is refused unless Token or Authorize
 	// is set.
 	Listen string
-	// Token, if not "", is demanded of every HTTP request but GET /healthz and the pages of the
-	// dashboard as "Authorization: Bearer <token>". A request to the key-value store of an actor
-	// may have a token of the actor instead, as token.create makes it.
+	// Token, if not "", is required of every HTTP request as "Authorization: Bearer <token>",
+	// except GET /healthz and the pages of the dashboard. A request to the key-value store of an
+	// actor may have a token of the actor instead, made by token.create.
 	Token string
-	// Authorize, if not nil, is asked about every HTTP request except CORS preflights, after the
-	// token. An *actor.Error is passed on to the client; any other error becomes permission_denied
-	// without details. Calls over NATS are not passed to it: NATS authorizes them, by credentials
-	// and permissions on subjects.
+	// Authorize, if not nil, checks every HTTP request except CORS preflights, after the token. An
+	// *actor.Error is passed on to the client; any other error becomes permission_denied without
+	// details. It does not check calls over NATS: NATS authorizes them, by credentials and
+	// permissions on subjects.
 	Authorize func(ctx context.Context, r AuthRequest) error
-	// AllowedOrigins are the web origins whose pages may use the gateway from a browser; "*" stands
-	// for all and demands a Token or Authorize.
+	// AllowedOrigins are the web origins whose pages may use the gateway from a browser; "*" means
+	// all and requires a Token or Authorize.
 	AllowedOrigins []string
-	// Gateway bounds what one HTTP client can take.
+	// Gateway bounds the resources of one HTTP client.
 	Gateway GatewayLimits
-	// NoDashboard leaves out the pages for operators at /dashboard/.
+	// NoDashboard turns off the pages for operators at /dashboard/.
 	NoDashboard bool
 
-	// PprofListen is the TCP address, on loopback, of the profiles of net/http/pprof, under
-	// /debug/pprof/; "" serves none. An address beyond loopback is refused even if Token is set,
-	// because the profiles show code and timing of the process and are served without a token. It
-	// also labels the goroutines of actors with their type and work, for the profiles.
+	// PprofListen is the TCP address of the profiles of net/http/pprof, under /debug/pprof/; ""
+	// serves none. An address beyond loopback is refused even if Token is set, because the profiles
+	// show code and timing of the process and are served without a token. If it is set, the
+	// goroutines of actors have labels with their type and work, for the profiles.
 	PprofListen string
 
 	// NATSListen, if not "", runs a NATS server in the process and opens its port there. An address
 	// beyond loopback is refused unless Token is set, which NATS clients then need too.
 	NATSListen string
 	// NATSServer starts the server of NATSListen: set it to localnats.Serve. Only programs that
-	// name that function have the server in them, which is 13 MB.
+	// name that function contain the server, which is 13 MB.
 	NATSServer func(listen, token, storeDir string, log *slog.Logger) (NATSServer, error)
 	// NATSURL, if not "", is the NATS server, or the comma-separated servers of a cluster, to
 	// publish changes to and to take calls from.
 	NATSURL string
 	// NATSCredentials is the path of a credentials file for NATSURL.
 	NATSCredentials string
-	// NATSConn is a connection whose servers and credentials are used instead of NATSURL.
+	// NATSConn, if not nil, is a connection whose servers and credentials replace NATSURL.
 	NATSConn *nats.Conn
-	// NATSJetStream demands the acknowledgement of a stream for each message that is published, and
-	// enables JetStream in the server of NATSListen, with its data under Dir.
+	// NATSJetStream requires a stream's acknowledgement for each published message. It also enables
+	// JetStream in the server of NATSListen, with its data under Dir.
 	NATSJetStream bool
-	// NATSRoot begins every subject; "" means "cairn".
+	// NATSRoot is the first part of every subject; "" means "cairn".
 	NATSRoot string
 
-	// With NoSync calls return before their commits are on disk. A power cut or a kill may then
-	// lose acknowledged commits, but tears none. For tests and caches.
+	// NoSync makes calls return before their commits are on disk. A power cut or a kill may then
+	// lose acknowledged commits, but no part of a commit. For tests and caches.
 	NoSync bool
 	// PlainCommit uses only the stable part of Pebble's commit interface; a little slower.
 	PlainCommit bool
-	// Memory is how much memory the node may take, in bytes; at least MinMemory. 0 means what the
-	// process's cgroup allows, or three quarters of the machine's memory, and at most
-	// DefaultMaxMemory. The options that are a size of memory and are not set get their part of it.
-	// It bounds what the node keeps; what handlers allocate is theirs to bound.
+	// Memory is how much memory the node may take, in bytes; at least MinMemory. 0 means the limit
+	// of the process's cgroup, or three quarters of the machine's memory, up to DefaultMaxMemory.
+	// Each size of memory below that is 0 gets its part of it. It bounds the memory of the node
+	// itself; handlers must bound their own.
 	Memory int64
 	// CacheBytes is the size of the block cache; 0 means 6/64 of Memory.
 	CacheBytes int64
-	// MemTableBytes bounds what is written and not yet flushed to files: four memtables together.
-	// At least 256 KiB; 0 means 6/64 of Memory, and 256 MiB at most.
+	// MemTableBytes bounds the data that is written and not yet flushed to files: four memtables
+	// together. At least 256 KiB; 0 means 6/64 of Memory, up to 256 MiB.
 	MemTableBytes int64
-	// MaxWriteBytes bounds what the turns that run at once have written: 4/64 of Memory if 0.
-	// Beyond it a write fails with the code Overloaded.
+	// MaxWriteBytes bounds the uncommitted writes of all running turns together: 4/64 of Memory if
+	// 0. Beyond it a write fails with the code Overloaded.
 	MaxWriteBytes int64
 	// MaxMailboxBytes bounds the inputs of the calls that wait in the mailboxes of all actors: 2/64
 	// of Memory if 0.
 	MaxMailboxBytes int64
-	// MaxEventBytes bounds the events that wait for the clients of all actors, and what all
-	// watchers of entries remember: 2/64 of Memory if 0.
-	// Beyond it, a subscriber that is slow goes on from the kept history, and a connection that
-	// does not read is cut off.
+	// MaxEventBytes bounds the events that wait for the clients of all actors, and the memory of
+	// all watchers of entries: 2/64 of Memory if 0. Beyond it, a slow subscriber continues from the
+	// kept history, and a connection that does not read is closed.
 	MaxEventBytes int64
 	// MinFreeBytes is the free disk space below which writes are refused; 0 means 256 MiB, or less
 	// on small disks.
 	MinFreeBytes uint64
-	// AcceptDataLoss opens a store that is damaged, without what was lost, where Open fails
-	// otherwise; see docs/operate/damaged-store.md. It is for one start, so the configuration file
-	// cannot set it.
+	// AcceptDataLoss opens a damaged store without the lost data, where Open fails otherwise; see
+	// docs/operate/damaged-store.md. It is for one start, so the configuration file cannot set it.
 	AcceptDataLoss bool
 
-	// IdleTimeout is how long an actor stays in memory unused, for types that do not say; 0 means
-	// 30 seconds.
+	// IdleTimeout is how long an unused actor stays in memory, for types that do not set it; 0
+	// means 30 seconds.
 	IdleTimeout time.Duration
 	// Limits are for actor types that set none of their own.
 	Limits actor.Limits
-	// TypeLimits are limits by actor type. They go before what the types set themselves, so that an
-	// operator can change what the code says; fields that are zero do not.
+	// TypeLimits are limits by actor type. Fields that are not zero override the types' own, so
+	// that an operator can change the limits of the code.
 	TypeLimits map[string]actor.Limits
 	// MaxAwake and MaxAwakeBytes bound the actors in memory: 100,000 and 6/64 of Memory if 0. The
-	// least recently used sleep first.
+	// least recently used actors sleep first.
 	MaxAwake      int
 	MaxAwakeBytes int64
 	// SQL bounds the connections to the SQLite databases of actors.
 	SQL SQLOptions
-	// Traces says what is recorded of what actors do.
+	// Traces says which traces of actors are recorded.
 	Traces TraceOptions
-	// Usage says whether it is counted what actors do.
+	// Usage says whether the node counts the work of actors.
 	Usage UsageOptions
 	// AuditMaxAge is how long the audit log keeps its records: 90 days if 0. See
 	// docs/operate/audit.md.
 	AuditMaxAge time.Duration
 	// TurnGrace is how long after its deadline a handler may still return before its turn is
-	// abandoned; 0 means 5 seconds. The node looks once a second, and so may abandon it up to a
-	// second later.
+	// abandoned; 0 means 5 seconds. The node checks once a second, so it may abandon the turn up to
+	// a second later.
 	TurnGrace time.Duration
-	// AlarmConcurrency bounds the alarms that run or wait in mailboxes at once, which paces a
-	// restart; 0 means 256.
+	// AlarmConcurrency bounds the alarms that run or wait in mailboxes at once, which slows the
+	// work after a restart; 0 means 256.
 	AlarmConcurrency int
 	// DrainTimeout is how long Close waits for turns; 0 means 15 seconds.
 	DrainTimeout time.Duration
@@ -188,27 +186,26 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// UsageOptions say whether a node counts what its actors do on each day, and keeps that in their
-// keyspaces.
+// UsageOptions say whether a node counts the daily work of its actors. The counts are in the
+// actors' keyspaces.
 type UsageOptions struct {
-	// Off counts nothing, so that actors that nobody bills take no room for it.
+	// Off turns counting off, which saves the space of the counts if nobody bills for the actors.
 	Off bool
 }
 
 // TraceOptions say which traces a node records, in the keyspaces of the actors that take part. A
-// trace that began elsewhere is recorded if its caller says so; of callers from outside, ten times
-// PerSecond in a second. Turns and queries that fail or are slow are recorded in any case. Spans
-// also go to a collector of OpenTelemetry, if the environment names one in
-// OTEL_EXPORTER_OTLP_ENDPOINT, and so do the node's metrics, whatever these options say. A zero
-// field means its default.
+// trace that began elsewhere is recorded if its caller says so; from outside callers, up to ten
+// times PerSecond in a second. Turns and queries that fail or are slow are always recorded. If
+// OTEL_EXPORTER_OTLP_ENDPOINT in the environment names an OpenTelemetry collector, spans also go
+// there. So do the node's metrics, regardless of these options. A zero field means its default.
 type TraceOptions struct {
 	// Off records nothing.
 	Off bool
 	// PerSecond is how many traces may begin at the node in a second: 100 if 0.
 	PerSecond int64
-	// Share is the part of the traces that begin at the node which is recorded, up to 1: 1 if 0.
+	// Share is the recorded part of the traces that begin at the node, up to 1: 1 if 0.
 	Share float64
-	// Slow is how long a turn or query takes that is recorded in any case: 100 ms if 0.
+	// Slow is the time from which a turn or query is always recorded: 100 ms if 0.
 	Slow time.Duration
 	// Types are rules for some actor types.
 	Types map[string]TraceRule
@@ -219,21 +216,21 @@ type TraceOptions struct {
 	MaxBytes int64
 }
 
-// A TraceRule says which traces are recorded that begin with an actor type. What it lacks is as for
-// the other types, except that the type has a rate of its own.
+// A TraceRule says which of the traces that begin with an actor type are recorded. Fields that are
+// not set are as for the other types, except that the type has a rate of its own.
 type TraceRule = trace.Rule
 
 // SQLOptions bound the connections to the SQLite databases of actors. A zero field means its
-// default. A connection takes some 0.4 MiB while it is open, and opening one and reading a row some
-// 0.15 ms.
+// default. An open connection takes about 0.4 MiB; opening one and reading a row takes about 0.15
+// ms.
 type SQLOptions struct {
 	// MaxOpen bounds the connections of the node: 2,000 if 0. The least recently used idle one is
-	// closed for another; if turns and queries use them all, the next statement fails with the code
-	// Overloaded.
+	// closed to open another. If turns and queries use them all, the next statement fails with the
+	// code Overloaded.
 	MaxOpen int
 	// MaxMemory bounds the memory of the connections, in bytes: 8/64 of Options.Memory if 0. Idle
-	// connections are closed for it. Connections in use may take ConnMemory more in total; a turn
-	// or query that needs more fails with the code Overloaded.
+	// connections are closed to stay within it. Connections in use may take ConnMemory more in
+	// total; a turn or query that needs more fails with the code Overloaded.
 	MaxMemory int64
 	// ConnMemory bounds the heap of one connection, in bytes: 96 MiB if 0, or half of MaxMemory if
 	// that is less; at least 1 MiB. A statement that needs more fails with the code TooLarge.
@@ -242,21 +239,21 @@ type SQLOptions struct {
 	// is less.
 	CacheBytes int64
 	// TurnBytes bounds the pages that one turn changes: 64 MiB if 0, or Options.MaxWriteBytes if
-	// that is less. What the actor's Limits.WriteSetBytes allows bounds them too.
+	// that is less. The actor's Limits.WriteSetBytes bounds them too.
 	TurnBytes int64
 	// Temporary bounds the temporary files of one connection, which are in memory: 64 MiB if 0, or
 	// MaxTemporary if that is less.
 	Temporary int64
-	// MaxTemporary bounds the temporary files of all connections: 4/64 of Options.Memory if 0, and
-	// 512 MiB at most.
+	// MaxTemporary bounds the temporary files of all connections: 4/64 of Options.Memory if 0, up
+	// to 512 MiB.
 	MaxTemporary int64
 	// MaxLength bounds one string, blob or row: 16 MiB if 0.
 	MaxLength int
-	// IdleTime is after how long an idle connection is closed: 30 seconds if 0.
+	// IdleTime is how long an idle connection stays open: 30 seconds if 0.
 	IdleTime time.Duration
 }
 
-// EnsureDefaults sets the fields that are zero and whose default does not depend on the machine.
+// EnsureDefaults sets the zero fields whose default does not depend on the machine.
 func (o *Options) EnsureDefaults() {
 	if o.Namespace == "" {
 		o.Namespace = "default"
@@ -381,8 +378,8 @@ func exposed(name, address string, guarded bool, needs string) error {
 	return nil
 }
 
-// isLoopback reports whether an address to listen on is reachable from this machine only. A host
-// name other than localhost is not trusted to be.
+// isLoopback reports whether an address to listen on is reachable from this machine only. Of host
+// names, only localhost counts as such.
 func isLoopback(address string) (bool, error) {
 	h, _, err := net.SplitHostPort(address)
 	if err != nil {

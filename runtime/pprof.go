@@ -30,7 +30,7 @@ type pprofServer struct {
 }
 
 // checkPprof returns an error if other machines can reach the address of the profiles. A token does
-// not help: the server asks for none, because pprof's tools cannot send one.
+// not help: the server checks none, because pprof's tools cannot send one.
 func checkPprof(address string) error {
 	loopback, err := isLoopback(address)
 	if err != nil {
@@ -57,7 +57,7 @@ func startPprof(ctx context.Context, address string, log *slog.Logger) (*pprofSe
 	mux.HandleFunc(pprofPath+"profile", pprof.Profile)
 	mux.HandleFunc(pprofPath+"symbol", pprof.Symbol)
 	mux.HandleFunc(pprofPath+"trace", pprof.Trace)
-	// Not the gateway's door: there a token replaces the check, and here none is asked for.
+	// Not the gateway's door: there a token replaces the check, and here there is no token.
 	door := serve.NewDoor("", true, nil)
 	p := &pprofServer{listener: l}
 	requests, end := context.WithCancel(context.Background())
@@ -88,8 +88,8 @@ func startPprof(ctx context.Context, address string, log *slog.Logger) (*pprofSe
 	return p, nil
 }
 
-// stop ends the server and the profiles that are being taken, and waits for its goroutines. A nil
-// server has stopped.
+// stop ends the server and the profiles in progress, and waits for its goroutines. It does nothing
+// for a nil server.
 func (p *pprofServer) stop() {
 	if p == nil {
 		return

@@ -19,8 +19,8 @@ import (
 	"github.com/cairn-run/cairn/actor"
 )
 
-// ErrUsage matches the errors of Program.Run that say that the arguments, the environment or the
-// configuration file are wrong, for errors.Is.
+// ErrUsage matches, with errors.Is, the errors of Program.Run for wrong arguments, a wrong
+// environment or a wrong configuration file.
 var ErrUsage = errors.New("runtime: usage")
 
 // ErrStop is what Program.Started returns to end the program without an error.
@@ -34,21 +34,21 @@ func Main(definitions ...actor.Definition) {
 
 // A Program is a daemon built on a node: Main with flags and work of its own.
 type Program struct {
-	// Name stands in messages and in the usage text.
+	// Name is the program's name in messages and in the usage text.
 	Name string
 	// Actors are the actor types that the node hosts.
 	Actors []actor.Definition
-	// Dir is where the data is unless the flag or the configuration says otherwise; "" means
+	// Dir is the directory of the data unless the flag or the configuration sets another; "" means
 	// DefaultDir.
 	Dir string
 	// Flags, if not nil, adds flags to those of Run.
 	Flags func(*flag.FlagSet)
-	// NATSServer, if not nil, is Options.NATSServer: localnats.Serve. Without it there is no flag
-	// --nats-listen.
+	// NATSServer, if not nil, is Options.NATSServer: localnats.Serve. If it is nil, there is no
+	// flag --nats-listen.
 	NATSServer func(listen, token, storeDir string, log *slog.Logger) (NATSServer, error)
-	// Started, if not nil, runs once the node serves. Its context ends with the program. When it
-	// returns ErrStop the program shuts down and succeeds, with any other error it shuts down and
-	// fails; nil keeps it serving.
+	// Started, if not nil, runs once the node serves. Its context ends with the program. If it
+	// returns ErrStop, the program shuts down and succeeds. With any other error it shuts down and
+	// fails. With nil it continues to serve.
 	Started func(ctx context.Context, rt *Runtime) error
 }
 
@@ -56,15 +56,15 @@ type Program struct {
 // with status 0 after a clean shutdown, 1 after an error, 2 for wrong arguments. A second signal
 // ends it at once.
 //
-// Unless GOMAXPROCS is set in the environment, Main sets it to one more than the processors: a sync
-// of the log blocks a thread in the kernel, and on a machine with few processors the actors should
-// run meanwhile.
+// Unless GOMAXPROCS is set in the environment, Main sets it to one more than the processors. A sync
+// of the log blocks a thread in the kernel, and the actors should run meanwhile on a machine with
+// few processors.
 func (p Program) Main() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0) + 1)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the next signal has its usual effect
+	context.AfterFunc(ctx, stop) // the next signal ends the process
 	err := p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	switch {
@@ -99,15 +99,15 @@ func (e *usageError) Is(target error) bool { return target == ErrUsage }
 //	--config FILE          a TOML file; see docs/operate/configure.md
 //	--accept-data-loss     opens damaged data without what was lost; see docs/operate/damaged-store.md
 //
-// and CAIRN_TOKEN in the environment is the token that clients must show. Flags go before the
-// environment, and that before the file.
+// and CAIRN_TOKEN in the environment is the token that clients must show. Flags override the
+// environment, which overrides the file.
 //
-// Unless GOMEMLIMIT is set in the environment, Run sets Go's soft memory limit to what
-// Options.Memory leaves for Go. Unless GOGC is set, it sets that to 400.
+// Unless GOMEMLIMIT is set in the environment, Run sets Go's soft memory limit to Go's part of
+// Options.Memory. Unless GOGC is set, it sets that to 400.
 //
-// With the arguments "workflow verify" it does what [Verify] does, instead of running a node, and
-// lists the runs that do not fit the code; then its error matches ErrUnfit. The flags are --data
-// and --namespace.
+// With the arguments "workflow verify" it calls [Verify] instead of running a node. It lists the
+// runs that do not fit the code, and its error then matches ErrUnfit. The flags are --data and
+// --namespace.
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) >= 2 && args[0] == "workflow" && args[1] == "verify" {
 		return p.verify(ctx, args[2:], stdout, stderr)
@@ -244,7 +244,7 @@ func (s *span) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// withoutPasswords is a list of URLs, separated by commas, as a log may have it.
+// withoutPasswords returns a list of URLs, separated by commas, without its secrets, for a log.
 func withoutPasswords(urls string) string {
 	list := strings.Split(urls, ",")
 	for i, text := range list {

@@ -20,8 +20,7 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// A bot is an actor that runs what the test tells it to: its handlers are closures, found by a
-// name.
+// A bot is an actor whose handlers are closures of the test, found by a name.
 type bot struct {
 	N     int
 	Log   []string
@@ -66,7 +65,7 @@ var (
 
 func botAt(key string) host.Address { return host.Address{Type: "bot", Key: []string{key}} }
 
-// named gives a closure a name for contracts to carry.
+// named stores a closure under a new name, which contracts can carry.
 func named(f any) string {
 	name := strconv.FormatInt(names.Add(1), 10)
 	closures.Store(name, f)
@@ -155,7 +154,7 @@ func add(n int) action {
 	}
 }
 
-// block is an action that waits until a channel is closed, whatever becomes of its context.
+// block is an action that waits until a channel is closed, regardless of its context.
 func block(release chan struct{}) action {
 	return func(*bot, *actor.Context) (string, error) { <-release; return "", nil }
 }
@@ -203,7 +202,7 @@ var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
 
-// A node is what it takes to open a runtime that hosts bots without a harness.
+// A node opens runtimes that host bots without a harness.
 type node struct{ disk *engine.Disk }
 
 func newNode() *node { return &node{engine.NewDisk()} }
@@ -237,8 +236,8 @@ func dirOptions(dir string, definitions ...actor.Definition) runtime.Options {
 
 func deskOptions(dir string) runtime.Options { return dirOptions(dir, office.definition()) }
 
-// invoke calls a method of an actor by its name, in JSON, and decodes the output if there is a
-// place for it.
+// invoke calls a method of an actor by its name, in JSON, and decodes the output into out unless
+// that is nil.
 func invoke(t *testing.T, n actor.Node, r host.Request, in, out any) (host.Reply, error) {
 	t.Helper()
 	r.Codec = host.JSON

@@ -34,11 +34,11 @@ import (
 	"github.com/cairn-run/cairn/traces/collector"
 )
 
-// A Runtime is a node that runs. It implements actor.Node, so that contracts can be called through
-// it, and it takes calls from any goroutine until Close.
+// A Runtime is a running node. It implements actor.Node, so contracts can be called through it,
+// from any goroutine, until Close.
 type Runtime struct {
 	options    Options
-	attributes []traces.Attribute // say what sends spans and metrics
+	attributes []traces.Attribute // name the sender of spans and metrics
 	store      *engine.Store
 	node       *node.Node
 	exporter   *collector.Exporter       // nil without a collector of spans
@@ -58,8 +58,8 @@ type Runtime struct {
 	closed  error
 }
 
-// Open starts a node. ctx bounds the start alone. The error lists every fault of the options, or
-// says what could not be started; nothing is left running then.
+// Open starts a node. ctx bounds only the start. The error lists every fault of the options, or
+// says what could not be started. After an error nothing is left running.
 func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -85,7 +85,7 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 	if r.store, err = openStore(ctx, &o); err != nil {
 		return nil, err
 	}
-	if o.PprofListen != "" { // early, because a slow start is worth a profile
+	if o.PprofListen != "" { // early, to profile a slow start
 		if r.pprof, err = startPprof(ctx, o.PprofListen, o.Logger); err != nil {
 			return nil, err
 		}
@@ -106,9 +106,9 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 	return r, nil
 }
 
-// buildListing builds the index of actors of a store that does not have it: an earlier release
-// wrote it, or it was damaged. A node can do without, as on a disk that is full or a store of which
-// a table is lost: then only Find fails, and the next start tries again.
+// buildListing builds the index of actors if the store has none, because an earlier release wrote
+// it or it was damaged. A node can run without it, for example on a full disk or a store that lost
+// a table. Then only Find fails, and the next start tries again.
 func (r *Runtime) buildListing(ctx context.Context) error {
 	log := r.options.Logger
 	built, err := r.store.ListingBuilt()
@@ -166,11 +166,11 @@ func openStore(ctx context.Context, o *Options) (*engine.Store, error) {
 	return s, nil
 }
 
-// directoryPage says what the directory of the data must be like.
+// directoryPage describes what the directory of the data needs.
 const directoryPage = "docs/operate/start.md#the-data-directory"
 
-// startNATS starts the server in the process, if asked for, and the publisher, if there is a server
-// to publish to.
+// startNATS starts the server in the process, if it is configured, and the publisher, if there is a
+// server to publish to.
 func (r *Runtime) startNATS(ctx context.Context) error {
 	o := &r.options
 	p := natspub.Options{
@@ -322,9 +322,9 @@ func (r *Runtime) abort() {
 }
 
 // Close stops the node: it refuses new calls, waits up to Options.DrainTimeout for turns, runs
-// sleep hooks, publishes pending changes if NATS is there, and closes the store. Work that did not
-// finish in time was not acknowledged, and the error names it. A second Close returns what the
-// first did.
+// sleep hooks, publishes pending changes if NATS is connected, and closes the store. Work that did
+// not finish in time was not acknowledged; the error names it. A second Close returns the same
+// error.
 func (r *Runtime) Close() error {
 	r.closing.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), r.options.DrainTimeout)
@@ -340,7 +340,7 @@ func (r *Runtime) Close() error {
 			r.local.Close()
 		}
 		r.closeCollector(ctx, collectorTimeout)
-		r.pprof.stop() // late, because a slow stop is worth a profile
+		r.pprof.stop() // late, to profile a slow stop
 		faults = append(faults, r.store.Close())
 		r.closed = errors.Join(faults...)
 	})
@@ -348,7 +348,7 @@ func (r *Runtime) Close() error {
 }
 
 // closeGateway ends HTTP. Clients that do not send their request or read their reply get a third of
-// the drain's time, so the actors can finish. A client that is cut off got no answer.
+// the drain's time, so that the actors can finish. A client that is cut off has no answer.
 func (r *Runtime) closeGateway(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.options.DrainTimeout/3)
 	defer cancel()
@@ -364,10 +364,9 @@ func (r *Runtime) closeGateway(ctx context.Context) {
 	}
 }
 
-// Crash stops a node on a memory disk as a power cut would, and returns what is left on the disk:
-// everything that was synced, and of the rest each block with a probability of unsyncedPercent,
-// drawn from seed. No hook runs, and nothing is acknowledged that is not on the returned disk. It
-// is for tests.
+// Crash stops a node on a memory disk as a power cut would, and returns the disk. That has
+// everything that was synced, and each other block with a probability of unsyncedPercent, drawn
+// from seed. No hook runs. Every acknowledged commit is on the returned disk. It is for tests.
 func (r *Runtime) Crash(seed uint64, unsyncedPercent int) (left *engine.Disk, err error) {
 	if r.options.Disk == nil {
 		return nil, errors.New("runtime: Crash needs Options.Disk")
@@ -383,9 +382,9 @@ func (r *Runtime) Crash(seed uint64, unsyncedPercent int) (left *engine.Disk, er
 	return left, nil
 }
 
-// Handler returns the HTTP gateway, to be mounted at the root of a server of the program's own.
-// What the gateway demands of requests is the same as with Options.Listen; the program must
-// restrict access to the server, by Token or Authorize.
+// Handler returns the HTTP gateway, to be mounted at the root of the program's own server. The
+// gateway checks requests as with Options.Listen. The program must restrict access to the server,
+// by Token or Authorize.
 func (r *Runtime) Handler() http.Handler { return r.gateway }
 
 // Addr returns the address that the HTTP gateway listens on, or "" if Options.Listen was "".
@@ -461,13 +460,13 @@ func (r *Runtime) WatchKV(ctx context.Context, a host.Address, w kv.Watching) (k
 	return r.node.WatchKV(ctx, a, w)
 }
 
-// CheckToken returns what a token of an actor allows, for handlers of the program's own: a call
-// whose context has the grant, by token.With, may do that and nothing else.
+// CheckToken returns the grant of an actor's token, for the program's own handlers. A call whose
+// context has the grant, by token.With, may do what it allows and nothing else.
 func (r *Runtime) CheckToken(ctx context.Context, a host.Address, text string) (*token.Grant, error) {
 	return r.node.CheckToken(ctx, a, text)
 }
 
-// Audit returns a page of the audit log: what operators did to actors, the latest first.
+// Audit returns a page of the audit log, the records of what operators did to actors, latest first.
 func (r *Runtime) Audit(ctx context.Context, q audit.Query) (audit.Page, error) {
 	return r.node.Audit(ctx, q)
 }
@@ -478,14 +477,14 @@ func (r *Runtime) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.
 	return r.node.FollowAudit(ctx, q, f)
 }
 
-// FollowChanges calls f for what changes in actors as it becomes durable, until ctx ends or f
-// returns an error.
+// FollowChanges calls f for changes in actors as they become durable, until ctx ends or f returns
+// an error.
 func (r *Runtime) FollowChanges(ctx context.Context, q changes.Query, f func(*changes.Record) error) error {
 	return r.node.FollowChanges(ctx, q, f)
 }
 
-// FollowTraces shows the spans of an actor as they end, without waking it. The error code is
-// NotFound if there is no such actor, and FailedPrecondition if the node records none.
+// FollowTraces returns the spans of an actor as they end, without waking it. The error code is
+// NotFound if there is no such actor, and FailedPrecondition if the node records no spans.
 func (r *Runtime) FollowTraces(ctx context.Context, a host.Address, in hosttrace.FollowInput) (hosttrace.Tail, error) {
 	return r.node.FollowTraces(ctx, a, in)
 }
@@ -501,11 +500,11 @@ func (r *Runtime) ExportSQL(ctx context.Context, a host.Address, w io.Writer) er
 	return r.node.ExportSQL(ctx, a, w)
 }
 
-// ImportSQL replaces an actor's SQLite database by a plain file, in one commit, and brings it to
-// the type's migrations. The actor is created if need be, and wakes anew afterwards. The reason is
-// logged. The file is held in memory, and bounded by Limits.WriteSetBytes of the type. The error
-// code is InvalidArgument for a file that is not a sound database, and TooLarge or QuotaExceeded
-// for one that does not fit.
+// ImportSQL replaces an actor's SQLite database with a plain file, in one commit, and applies the
+// type's migrations. It creates the actor if necessary, and the actor wakes anew afterwards. The
+// reason is logged. The file is held in memory, and the type's Limits.WriteSetBytes bounds it. The
+// error code is InvalidArgument if the file is not a sound database, and TooLarge or QuotaExceeded
+// if it does not fit.
 func (r *Runtime) ImportSQL(ctx context.Context, a host.Address, file io.Reader,
 	reason string) (host.SQLStatusOutput, error) {
 	return r.node.ImportSQL(ctx, a, file, reason)

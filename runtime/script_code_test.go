@@ -16,8 +16,8 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// A statement of a workflow function: words, of which some are options (a word or name=value), and
-// a block.
+// A statement of a workflow function has words and a block. Some words are options: a word or
+// name=value.
 type statement struct {
 	words []string
 	block []statement
@@ -67,7 +67,7 @@ func (l *statement) option(name string) string {
 }
 
 // text returns the words from the second on that are no options, or as many bytes as the option
-// size says.
+// size.
 func (l *statement) text() string {
 	if n, _ := strconv.Atoi(l.option("size")); n > 0 {
 		return strings.Repeat("x", n)
@@ -104,7 +104,7 @@ type execution struct {
 	request  workflow.Received[string]
 }
 
-// code makes a way of statements.
+// code makes a way that executes statements.
 func (s *scene) code(body []statement) way {
 	return func(ctx workflow.Context, c claim) (string, error) {
 		_, end := s.count("function")
@@ -128,7 +128,7 @@ func (x *execution) run(ctx workflow.Context, body []statement) (string, error) 
 	return strings.Join(values, " "), nil
 }
 
-// book makes the desk "book" note something, once for each step.
+// book notes something in the desk "book", once for each step.
 func (x *execution) book(sc *workflow.StepCtx, what string) error {
 	_, err := x.bureau.order.CallFrom(sc, []string{"book"}, order{What: "note", How: what})
 	return err
@@ -224,7 +224,7 @@ func (x *execution) do(ctx workflow.Context, l *statement) (string, error) {
 	case "mark": // a step that is undone
 		return workflow.Compensated(ctx, name, x.body(l), func(sc *workflow.StepCtx, _ string) error {
 			if l.is("books") {
-				_, _ = sc.Undoes() // the step may have no result, and has booked all the same
+				_, _ = sc.Undoes() // the step has booked even if it has no result
 				return x.book(sc, "undone "+name)
 			}
 			actor.OnCommit(sc, func(d *desk, _ *actor.Context) error { d.Notes = append(d.Notes, "undone "+name); return nil })
@@ -240,12 +240,12 @@ func (x *execution) do(ctx workflow.Context, l *statement) (string, error) {
 	case "pay":
 		n, _ := strconv.Atoi(l.words[2])
 		return "", b.pay(ctx, name, n)
-	case "update": // stores so many bytes in the state
+	case "update": // stores a number of bytes in the state
 		return actor.UpdateState(ctx, name, func(d *desk, _ *actor.Context) (string, error) {
 			d.Notes = append(d.Notes, l.text())
 			return "", nil
 		})
-	case "store": // so many bytes beside the state
+	case "store": // stores a number of bytes beside the state
 		return actor.UpdateState(ctx, name, func(d *desk, ctx *actor.Context) (string, error) {
 			d.Paid++
 			return "", ctx.KV().Put(tuple.Tuple{name}, []byte(l.text()))

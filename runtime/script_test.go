@@ -40,7 +40,7 @@ func TestWorkflowScripts(t *testing.T) {
 			if d.Cmd != "scenario" || len(d.CmdArgs) == 0 {
 				d.Fatalf(t, "a file holds scenarios with names, not %q", d.Cmd)
 			}
-			out := d.Expected // of a scenario that -run leaves out
+			out := d.Expected // of a scenario that -run excludes
 			t.Run(d.CmdArgs[0].Key, func(t *testing.T) {
 				out, _ = play(t, d.Pos, d.Input, 0, false)
 				if d.HasArg("crashes") {
@@ -52,9 +52,9 @@ func TestWorkflowScripts(t *testing.T) {
 	}
 }
 
-// playCut plays a scenario again with a power cut at every sixth sync in turn, right before it and
-// right after the one between: which ones depends on the scenario. `make soak` cuts it before and
-// after each. It must print the same.
+// playCut plays a scenario again with a power cut right before every sixth sync, each in its own
+// play, and right after every sixth sync, halfway between those. The first sync depends on the
+// scenario. `make soak` cuts before and after every sync. The output must be the same.
 func playCut(t *testing.T, at, input, want string) {
 	cuts := 0
 	for i, before := range []bool{true, false} {
@@ -76,7 +76,7 @@ func playCut(t *testing.T, at, input, want string) {
 }
 
 // play plays a scenario, with a power cut at the sync of a number, or without one for 0. It returns
-// what it prints.
+// the output.
 func play(t *testing.T, at, input string, sync int64, before bool) (out string, cut bool) {
 	s := &scene{at: at, retries: sync > 0, namespace: "default", bodies: map[string]*bodies{}, flags: map[string]bool{},
 		gates: map[string]chan struct{}{}, jobs: map[string]chan string{}}
@@ -84,7 +84,7 @@ func play(t *testing.T, at, input string, sync int64, before bool) (out string, 
 	actortest.Config{Options: func(o *runtime.Options) {
 		o.Namespace = s.namespace
 		o.Logger = slog.New(slog.NewTextHandler(&s.log, nil))
-		o.Traces.Off, o.Usage.Off = sync > 0, sync > 0 // which sync by time, and not by what is done
+		o.Traces.Off, o.Usage.Off = sync > 0, sync > 0 // their syncs depend on time, not on the work
 		o.Authorize = func(_ context.Context, r runtime.AuthRequest) error {
 			if r.Operation == runtime.OpOperate && r.Header.Get("Role") == "reader" {
 				return actor.Errorf(actor.PermissionDenied, "operators only")
@@ -107,7 +107,7 @@ func play(t *testing.T, at, input string, sync int64, before bool) (out string, 
 	return s.out.String(), cut
 }
 
-// lines joins the lines of a command whose braces are open.
+// lines splits the input into commands; it joins lines while braces are open.
 func (s *scene) lines(input string) (all []string) {
 	depth := 0
 	for line := range strings.Lines(input) {
@@ -122,8 +122,8 @@ func (s *scene) lines(input string) (all []string) {
 	return all
 }
 
-// cutPower cuts the power at a sync. The function that it returns ends that, and reports whether it
-// has.
+// cutPower cuts the power at a sync. The function that it returns ends that and reports whether the
+// power was cut.
 func (s *scene) cutPower(sync int64, before bool) (over func() bool) {
 	if sync == 0 {
 		return func() bool { return false }
@@ -180,7 +180,7 @@ type scene struct {
 	bodies map[string]*bodies
 }
 
-// bodies counts what ran outside of turns.
+// bodies counts the functions that ran outside of turns.
 type bodies struct{ ran, now, most int }
 
 // A logBook is a log that tests read.
@@ -228,7 +228,7 @@ func (s *scene) newBureau(words []string) *bureau {
 	return b
 }
 
-// count notes that a body begins. It returns how many have begun, and what to call when it ends.
+// count records that a body begins. It returns the count of begun bodies, and a function to end it.
 func (s *scene) count(name string) (n int, end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +263,7 @@ func (s *scene) open(name string) {
 	}
 }
 
-// unstable is what differs from run to run: ids, and places in the code.
+// unstable matches text that differs from run to run: ids, and places in the code.
 var unstable = regexp.MustCompile(`[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f-]{27}|\berror [0-9a-f]{8,}|"error_id":"[0-9a-f]+"|"[0-9a-z]{26}"|\(\S*_test\.go:\d+\)`)
 
 func masked(text string) string { return unstable.ReplaceAllString(text, "ID") }
@@ -325,7 +325,7 @@ func (s *scene) entry(r handle.Run[claim, string], path string) wfhost.EntryID {
 	return ""
 }
 
-// pick returns the members of JSON with the names, wherever they are.
+// pick returns the members of JSON with the names, at any depth.
 func pick(v any, names []string) (all []string) {
 	switch v := v.(type) {
 	case []any:
@@ -367,7 +367,7 @@ func (s *scene) command(line string) string {
 		return result(w[0]+" "+key, s.again(func() error { return f(ctx, rest(2)) }))
 	}
 	switch w[0] {
-	case "code": // what runs of that name do
+	case "code": // the code of runs of that name
 		tokens := token.FindAllString(line[strings.Index(line, "{")+1:], -1)
 		body, _ := parse(tokens)
 		does(key, s.code(body))
@@ -394,7 +394,7 @@ func (s *scene) command(line string) string {
 			}
 			return err
 		}))
-	case "begin", "stuff", "unlock", "chore", "wedge": // actions
+	case "begin", "stuff", "unlock", "chore", "wedge": // actions of the desk
 		o := order{What: w[0], N: n(2), How: rest(2)}
 		if w[0] == "unlock" {
 			o.What = "open"
@@ -449,7 +449,7 @@ func (s *scene) command(line string) string {
 			b = new(bodies)
 		}
 		return fmt.Sprintf("%s ran %d times, %d at once", key, b.ran, b.most)
-	case "commits": // since the last time; the first time only counts
+	case "commits": // since the last time; the first prints nothing
 		now := metric(s.t, s.h, "cairn_commits_total", "")
 		before := s.commits
 		if s.commits = now; before == 0 {
@@ -525,7 +525,7 @@ func (s *scene) command(line string) string {
 			all = append(all, s.command(strings.ReplaceAll(rest(2), "$", fmt.Sprintf("%03d", i))))
 		}
 		return strings.Trim(strings.Join(all, "\n"), "\n")
-	case "bg": // a command that takes its time; "join" prints its result
+	case "bg": // a command in the background; "join" prints its result
 		job := make(chan string, 1)
 		s.jobs[key] = job
 		go func() { job <- s.command(rest(2)) }()

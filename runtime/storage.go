@@ -9,11 +9,11 @@ import (
 	"github.com/cairn-run/cairn/engine"
 )
 
-// storageShare bounds the time that is spent on counting what the actors store: a scrape shows an
-// older count if that is less than so many times the time it took ago.
+// storageShare bounds the time for counting the storage of actors: a count is shown again until
+// this many times its own duration has passed.
 const storageShare = 100
 
-// storageMetrics shows what the types of actors store.
+// storageMetrics shows the storage of the actor types.
 type storageMetrics struct {
 	store               *engine.Store
 	namespace           string
@@ -21,7 +21,7 @@ type storageMetrics struct {
 
 	mu     sync.Mutex // held while counting
 	counts []engine.TypeStorage
-	until  time.Time // as long as counts do
+	until  time.Time // the time up to which counts is shown
 }
 
 func newStorageMetrics(store *engine.Store, namespace string) *storageMetrics {
@@ -47,7 +47,7 @@ func (s *storageMetrics) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. It shows nothing while the index of actors is built.
 func (s *storageMetrics) Collect(ch chan<- prometheus.Metric) {
 	show := func(desc *prometheus.Desc, value int64, labels ...string) {
-		// a label may be no UTF-8
+		// A label may not be valid UTF-8.
 		if m, err := prometheus.NewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...); err == nil {
 			ch <- m
 		}
@@ -65,7 +65,7 @@ func (s *storageMetrics) count() []engine.TypeStorage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if began := time.Now(); began.After(s.until) {
-		s.counts, _ = s.store.Storage(s.namespace) // damage is told by the call that meets it
+		s.counts, _ = s.store.Storage(s.namespace) // the call that meets the damage reports it
 		s.until = time.Now().Add(storageShare * time.Since(began))
 	}
 	return s.counts

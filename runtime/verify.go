@@ -16,13 +16,13 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 )
 
-// ErrUnfit matches the error of a verification that found runs that do not fit the code, for
-// errors.Is.
+// ErrUnfit matches, with errors.Is, the error of a verification that found runs that do not fit the
+// code.
 var ErrUnfit = errors.New("runtime: workflow runs do not fit the code")
 
-// A Verification is what Verify found out.
+// A Verification is the result of Verify.
 type Verification struct {
-	// Runs counts the workflow runs that live.
+	// Runs counts the live workflow runs.
 	Runs int
 	// Unfit are the runs that would be paused.
 	Unfit []UnfitRun
@@ -34,19 +34,19 @@ type UnfitRun struct {
 	Key      []string `json:"key"`
 	Workflow string   `json:"workflow"`
 	Run      string   `json:"run"`
-	// Reason is that of a pause: "diverged", "unknown_workflow" and so on; or "undo_missing" for a
-	// run that owes an undo which the code no longer has. Report says where the code and the
-	// history part.
+	// Reason is the reason of the pause, such as "diverged" or "unknown_workflow", or
+	// "undo_missing" for a run that needs an undo that the code no longer has. Report says where
+	// the code and the history differ.
 	Reason string `json:"reason"`
 	Report string `json:"report"`
 }
 
-// Verify replays the workflow runs that live in a node's data with the code of o.Actors, before
-// that code is deployed. It executes no step and writes nothing but what opening the store does. Of
-// the options only Dir, Disk, Namespace, Actors and Logger count.
+// Verify replays the live workflow runs in a node's data with the code of o.Actors, before that
+// code is deployed. It executes no step. Apart from opening the store it writes nothing. It uses
+// only the options Dir, Disk, Namespace, Actors and Logger.
 //
-// The data must not be in use: take a copy of a node that runs, as a backup is taken, and verify
-// that. The error says what kept Verify from its work; that runs do not fit is no error.
+// The data must not be in use: for a running node, verify a copy, made like a backup. The error
+// says why Verify could not do its work; runs that do not fit are no error.
 func Verify(ctx context.Context, o Options) (v Verification, err error) {
 	if o.Disk == nil {
 		if _, err := os.Stat(filepath.Join(o.Dir, "store")); errors.Is(err, fs.ErrNotExist) {

@@ -27,8 +27,8 @@ import (
 )
 
 // asNode in the environment makes TestNodeInAProcessOfItsOwn a node on the directory that it names,
-// whose run does what nodeWay says. With nodeMend it resumes the run, whose step ends the process
-// if that says so, and whose function does not.
+// whose run does what nodeWay says. With nodeMend it resumes the run. Its function then does not
+// end the process; its step does if nodeMend says so.
 const (
 	asNode   = "CAIRN_TEST_NODE"
 	nodeWay  = "CAIRN_TEST_WAY"
@@ -70,7 +70,7 @@ func TestNodeInAProcessOfItsOwn(t *testing.T) {
 	}
 	does(how, blast)
 	o := deskOptions(dir)
-	o.TurnGrace = 2 * time.Minute // Close waits that long for what has to sync a busy disk
+	o.TurnGrace = 2 * time.Minute // Close waits that long for syncs of a busy disk
 	rt, err := runtime.Open(t.Context(), o)
 	must(t, err)
 	startClaim(t, rt, "a", how)
@@ -97,7 +97,7 @@ func TestNodeInAProcessOfItsOwn(t *testing.T) {
 	t.Fatal("the run neither ended the process nor was paused")
 }
 
-// nodeProcess runs the node until its process ends, and returns what it printed. died reports that
+// nodeProcess runs the node until its process ends, and returns its output. died reports whether
 // its run ended it.
 func nodeProcess(t *testing.T, dir, how, mend string) (out string, died bool) {
 	t.Helper()
@@ -112,8 +112,8 @@ func nodeProcess(t *testing.T, dir, how, mend string) (out string, died bool) {
 	return string(b), false
 }
 
-// A function that ends the process takes the node down at most four times after a start: then its
-// run is paused, and the node serves. Only an operator lets the run go on.
+// A function that ends the process ends the node at most four times after a start. Then its run is
+// paused, and the node serves. Only an operator can resume the run.
 func TestFunctionThatEndsTheProcessIsPausedAfterFourStarts(t *testing.T) {
 	for _, how := range []string{"at once", "after a timer and a step"} {
 		t.Run(how, func(t *testing.T) {
@@ -127,8 +127,8 @@ func TestFunctionThatEndsTheProcessIsPausedAfterFourStarts(t *testing.T) {
 						"after %d deaths: %s", deaths, out)
 					break
 				}
-				// The first is not counted: the run had just begun. The step did not end the
-				// process, so its attempts are not used up.
+				// The first death is not counted, because the run had just begun. The step did not
+				// end the process, so it has attempts left.
 				if deaths++; deaths > 5 {
 					t.Fatalf("the node died %d times", deaths)
 				}
@@ -137,12 +137,12 @@ func TestFunctionThatEndsTheProcessIsPausedAfterFourStarts(t *testing.T) {
 				errorIf(t, deaths != 5, "the node died %d times, want once at the beginning and after four starts", deaths)
 				return
 			}
-			// It stays paused at the next start, too, which follows an orderly end.
+			// It is still paused at the next start, which follows an orderly end.
 			if out, died := nodeProcess(t, dir, how, ""); died || !strings.Contains(out, "paused crashing") {
 				t.Errorf("died %v: %s", died, out)
 			}
-			// The deaths were the function's fault. So the step has attempts left, of which the
-			// process may cut one off.
+			// The deaths were the function's fault. So the step has attempts left, and the end of
+			// the process may use one.
 			if out, died := nodeProcess(t, dir, how, "the step dies"); !died {
 				t.Fatal(out)
 			}
@@ -153,7 +153,7 @@ func TestFunctionThatEndsTheProcessIsPausedAfterFourStarts(t *testing.T) {
 	}
 }
 
-// Processes that end while a run only waits are no reason to pause it.
+// A run is not paused because processes end while it only waits.
 func TestRunThatWaitsIsNotBlamedForTheEndOfTheProcess(t *testing.T) {
 	dir := t.TempDir()
 	for range 6 {
@@ -169,7 +169,7 @@ func touch(t *testing.T, n actor.Node) {
 	must(t, errOf(office.order.Call(t.Context(), office.typ.Ref(n, "a"), order{What: "open"})))
 }
 
-// In real time, what a function waits for may be anything: a mutex as well.
+// In real time a function may wait for anything, even a mutex.
 func TestFunctionThatWaitsForAMutexIsPaused(t *testing.T) {
 	var mu sync.Mutex
 	mu.Lock()
@@ -189,7 +189,7 @@ func TestFunctionThatWaitsForAMutexIsPaused(t *testing.T) {
 	must(t, rt.Close())
 }
 
-// A function that computes for long is no misuse.
+// A long computation in a function is no misuse.
 func TestFunctionThatComputesIsNotPaused(t *testing.T) {
 	does("compute", func(workflow.Context, claim) (string, error) {
 		n := 0
@@ -203,7 +203,7 @@ func TestFunctionThatComputesIsNotPaused(t *testing.T) {
 	wantResult(t, rt, "a", "done")
 }
 
-// A function whose operation waits for the disk does not block: the disk does.
+// A function whose operation waits for the disk is not at fault.
 func TestFunctionThatWaitsForTheStoreIsNotPaused(t *testing.T) {
 	does("read", func(ctx workflow.Context, _ claim) (string, error) {
 		var read string
@@ -239,7 +239,7 @@ func TestFunctionThatWaitsForTheStoreIsNotPaused(t *testing.T) {
 			})
 			send := func() error { return errOf(office.papers.Of(office.typ.Ref(rt, "a")).Send(t.Context(), "paper")) }
 			err := send()
-			for actor.CodeOf(err) == actor.DeadlineExceeded { // on a slow machine this takes longer than a turn may, too
+			for actor.CodeOf(err) == actor.DeadlineExceeded { // on a slow machine this, too, exceeds the time of a turn
 				err = send()
 			}
 			must(t, err)
@@ -254,7 +254,7 @@ func TestFunctionThatWaitsForTheStoreIsNotPaused(t *testing.T) {
 	}
 }
 
-// offline gives f the data of a node that is stopped.
+// offline calls f with the data of a stopped node.
 func offline(t *testing.T, dir string, f func(o *runtime.Offline)) {
 	t.Helper()
 	o, err := runtime.Inspect(t.Context(), dir)
@@ -263,8 +263,8 @@ func offline(t *testing.T, dir string, f func(o *runtime.Offline)) {
 	must(t, o.Close())
 }
 
-// A run that takes the node down at each start is paused without a node, and the next start serves.
-// What happened to the node before is still known after that.
+// A run that ends the node at each start is paused without a node, and the next start serves. The
+// record of the earlier deaths remains.
 func TestRunThatEndsTheProcessIsPausedOffline(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -290,7 +290,7 @@ func TestRunThatEndsTheProcessIsPausedOffline(t *testing.T) {
 }
 
 // A run that is terminated offline has ended. Its parent is notified when a node runs again. No
-// other process has the data meanwhile.
+// other process can open the data meanwhile.
 func TestRunThatIsTerminatedOfflineTellsItsParent(t *testing.T) {
 	t.Parallel()
 	does("waits offline", func(ctx workflow.Context, _ claim) (string, error) {
@@ -340,7 +340,7 @@ func TestRunThatIsTerminatedOfflineTellsItsParent(t *testing.T) {
 	errorIf(t, err == nil || ctx.Err() != nil, "%q, %v", out, err)
 }
 
-// Verify finds runs that diverge from the code, and runs that owe an undo which the code lacks.
+// Verify finds runs that diverge from the code, and runs that need an undo that the code lacks.
 func TestWorkflowVerifyFindsRunsThatDoNotFit(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	refunds := newBureau("papers", workflow.WithUndo("refund", func(*workflow.StepCtx, int) error { return nil }))
@@ -377,7 +377,7 @@ func TestWorkflowVerifyFindsRunsThatDoNotFit(t *testing.T) {
 	out, err = verify()
 	errorIf(t, !errors.Is(err, runtime.ErrUnfit) || !strings.Contains(out, "desk") ||
 		!strings.Contains(out, "diverged"), "%q, %v", out, err)
-	// A list is a list in JSON, also if it is empty, as the key of an actor may be.
+	// A list is a list in JSON even if it is empty, as the key of an actor may be.
 	v, err = runtime.Verify(ctx, options(refunds))
 	errorIf(t, err != nil || len(v.Unfit) != 1 || v.Unfit[0].Key == nil, "%+v, %v", v, err)
 	_, err = runtime.Verify(ctx, runtime.Options{Dir: t.TempDir()})

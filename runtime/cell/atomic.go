@@ -20,21 +20,20 @@ const (
 	MaxEnqueues  = 100
 )
 
-// An AtomicInput is a commit: if all checks hold, all mutations are done, in order, and all
-// messages are sent. Otherwise nothing is. A mutation that cannot be done is an error, and then
-// nothing is done either.
+// An AtomicInput is a commit. If all checks hold, all mutations are done, in order, and all
+// messages are sent. If a check fails, nothing is done. A mutation that is not possible is an
+// error, and then nothing is done either.
 type AtomicInput struct {
-	// Checks are at most MaxChecks, Mutations at most MaxMutations and Enqueues at most
-	// MaxEnqueues; something must be given.
+	// Up to MaxChecks, MaxMutations and MaxEnqueues elements, and at least one in all.
 	Checks    []Check    `json:"checks,omitempty" max:"100"`
 	Mutations []Mutation `json:"mutations,omitempty" max:"1000"`
 	Enqueues  []Message  `json:"enqueues,omitempty" max:"100"`
 }
 
-// A Check demands that an entry is as the caller last saw it.
+// A Check requires that an entry is unchanged since the caller read it.
 type Check struct {
 	Key Key `json:"key"`
-	// Version is the entry's version; 0 demands that there is no entry. It must be given.
+	// Version is the entry's version; 0 means that there is no entry. It is required.
 	Version *uint64 `json:"version"`
 }
 
@@ -47,12 +46,12 @@ type Mutation struct {
 	//	sum, min, max    put the sum, the least or the greatest of the entry's value and Value, which are numbers
 	//	append, prepend  put the entry's value with Value behind or in front, which are arrays
 	//
-	// An entry that does not exist takes Value as it is.
+	// If the entry does not exist, Value is stored unchanged.
 	Op    string          `json:"op"`
 	Key   Key             `json:"key"`
 	Value json.RawMessage `json:"value,omitempty"`
-	// TTLMS is how long the entry lives from now, in milliseconds. Without it an entry that is put
-	// lives for ever, and one that is changed in another way as long as it would.
+	// TTLMS is the entry's time to live from now, in milliseconds. Without it, put stores an entry
+	// that does not expire, and the other operations keep the time of expiry.
 	TTLMS *int64 `json:"ttl_ms,omitempty"`
 }
 
@@ -61,14 +60,14 @@ func (Mutation) JSONExample() any {
 	return Mutation{Op: "sum", Key: Key{"visits"}, Value: json.RawMessage("1")}
 }
 
-// An AtomicResult says what Atomic did. That a check failed is no error.
+// An AtomicResult is the result of Atomic. A failed check is no error.
 type AtomicResult struct {
 	OK bool `json:"ok"`
 	// Failed are the positions of the checks that failed, from 0.
 	Failed []int `json:"failed,omitempty"`
-	// Version is the version of the cell, and of the entries that were changed, since this call.
+	// Version is the new version of the cell and of the changed entries.
 	Version uint64 `json:"version,omitempty"`
-	// Results has an element for each mutation, in order, and Messages one for each message.
+	// Results has an element for each mutation, in order, Messages one for each message.
 	Results  []MutationResult `json:"results,omitempty"`
 	Messages []handle.Sent    `json:"messages,omitempty"`
 }
@@ -146,7 +145,7 @@ func (in *AtomicInput) bounded() error {
 	return nil
 }
 
-// at says in which element of the input an error is.
+// at adds to an error the element of the input that has it.
 func at(err error, list string, i int) error {
 	e, ok := err.(*actor.Error)
 	if !ok {
@@ -157,8 +156,7 @@ func at(err error, list string, i int) error {
 	return of(place, &located)
 }
 
-// of puts a member, or an element of one, before the path of the member that an error about an
-// input names.
+// of prepends a member, or an element of one, to the path in an error about an input.
 func of(member string, err error) error {
 	e, ok := err.(*actor.Error)
 	if !ok || e.Code != actor.InvalidArgument && e.Code != actor.TooLarge {
@@ -170,12 +168,12 @@ func of(member string, err error) error {
 	return e.With("field", member)
 }
 
-// mutations makes the mutations of keys and values.
+// mutations are the constructors of mutations, by operation.
 var mutations = map[string]func(kv.Key, kv.Value) kv.Mutation{
 	"put": kv.Put, "sum": kv.Sum, "min": kv.Min, "max": kv.Max, "append": kv.Append, "prepend": kv.Prepend,
 }
 
-// mutation returns the mutation for the key-value store, which finds most that is wrong with it.
+// mutation returns the mutation for the key-value store, which checks most of it.
 func (m *Mutation) mutation() (kv.Mutation, error) {
 	if _, err := m.Key.Tuple(); err != nil { // a placeholder
 		return kv.Mutation{}, of("key", err)
@@ -209,7 +207,7 @@ func (m *Mutation) mutation() (kv.Mutation, error) {
 	return mutation, nil
 }
 
-// emit emits the change that the mutation made, if it made one, and sets its result.
+// emit emits the mutation's change, if there is one, and sets its result.
 func (m *Mutation) emit(ctx *actor.Context, done *kv.MutationResult, result *MutationResult) error {
 	change := Change{Op: m.Op, Key: m.Key, Size: len(done.Value.Data), Expires: done.Expires}
 	switch numeric := value.Op(m.Op).Numeric(); {
@@ -232,7 +230,7 @@ func (m *Mutation) emit(ctx *actor.Context, done *kv.MutationResult, result *Mut
 	return Changed.Emit(ctx, change)
 }
 
-// commit does one mutation, emits its change, and returns what it did.
+// commit does one mutation, emits its change, and returns its result.
 func (m *Mutation) commit(ctx *actor.Context) (kv.MutationResult, uint64, error) {
 	mutation, err := m.mutation()
 	if err != nil {
@@ -245,7 +243,7 @@ func (m *Mutation) commit(ctx *actor.Context) (kv.MutationResult, uint64, error)
 	return r.Results[0], r.Version, m.emit(ctx, &r.Results[0], new(MutationResult))
 }
 
-// single takes the position out of an error about the only mutation of a commit.
+// single removes the position from an error about the only mutation of a commit.
 func single(err error) error {
 	e, ok := err.(*actor.Error)
 	if !ok || !strings.HasPrefix(e.Message, "mutations[0]") {
@@ -254,7 +252,7 @@ func single(err error) error {
 	alone := e.With("field", strings.TrimPrefix(strings.TrimPrefix(e.Metadata["field"], "mutations[0]"), "."))
 	if _, alone.Message, _ = strings.Cut(e.Message, ": "); e.Metadata["what"] != "" &&
 		e.Metadata["what"] == alone.Metadata["field"] {
-		alone.Message = e.Metadata["what"] + ": " + alone.Message // a limit names what is too large by itself
+		alone.Message = e.Metadata["what"] + ": " + alone.Message // a limit names the field that is too large
 	}
 	return alone
 }

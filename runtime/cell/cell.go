@@ -1,26 +1,26 @@
-// Package cell is the actor type of a node that hosts no Go code of its own: a document as its
+// Package cell is the actor type of a node without Go code of its own. A cell has a document as its
 // state, a key-value store with JSON keys and values, a SQLite database, and queues, streams and
 // schedules of any name.
 //
 // A cell is an actor like any other, reached as cell/KEY over HTTP, WebSocket and NATS and with the
 // command cairn, or from Go through the contract of this package. The actions Put, Delete,
-// DeleteRange and Atomic write, each in one commit; the queries Get, List, Count and Size read;
-// every write emits the event Changed.
+// DeleteRange and Atomic write, each in one commit. The queries Get, List, Count and Size read.
+// Every write emits the event Changed.
 //
-// The messages of its queues are received by workers outside, clients append to its streams, and
-// its schedules put messages into queues or emit the event Ticked. All callers of a cell may also
-// use its SQLite database. The built-in methods of actors do all of that.
+// Outside workers receive the messages of its queues, clients append to its streams, and its
+// schedules put messages into queues or emit the event Ticked. All callers of a cell may also use
+// its SQLite database. All this uses the built-in methods of actors.
 //
 // Keys are arrays of strings, numbers, booleans and bytes in the order of [Key]. Values are JSON
-// documents, which are kept as they were written apart from white space between tokens: numbers
-// keep all their digits and objects the order of their members. A value has at most 1 MiB and a key
-// 2,048 bytes in its stored form, the tuple encoding.
+// documents, kept as written except for white space between tokens: numbers keep all their digits
+// and objects the order of their members. A value has up to 1 MiB, and a key up to 2,048 bytes in
+// its stored form, the tuple encoding.
 //
-// An entry may have a time to live. When that is over the entry is gone for every reader, without
-// an event: the event of its put had the time.
+// An entry may have a time to live. After it the entry is gone for every reader, without an event;
+// the event of its put had the time.
 //
-// The input of a method is a JSON object; a member that it does not know is an error. In CBOR,
-// which Go callers use, a value is a byte string that holds JSON.
+// The input of a method is a JSON object; an unknown member is an error. In CBOR, which Go callers
+// use, a value is a byte string that holds JSON.
 package cell
 
 import (
@@ -52,20 +52,20 @@ var (
 	Schedules   = actor.NewSchedule[Job](Type, "*")
 )
 
-// MaxEventValue is the size in bytes of the largest value that the event Changed carries. An actor
-// keeps its latest events, so carrying every value would store large ones many times over.
+// MaxEventValue is the largest size in bytes of a value in the event Changed. An actor keeps its
+// latest events, so larger values would be stored several times.
 const MaxEventValue = 8 << 10
 
-// A Cell is the state of a cell: one document. Everything else is in its key-value store. Not even
-// the number of entries is kept here, because entries come and go without a turn that could count
-// them: they expire, and messages that are given up leave their bodies.
+// A Cell is the state of a cell: one document. All else is in its key-value store. The number of
+// entries is not kept here, because entries come and go without a turn that could count them: they
+// expire, and dead letters leave their bodies.
 type Cell struct {
 	State Document `json:"state,omitzero"`
-	// Version is that of the call which set State.
+	// Version is the version of the call that set State.
 	Version uint64 `json:"version,omitempty"`
 }
 
-// Definition is the type with its implementation, for a runtime to host.
+// Definition returns the type with its implementation, for a runtime to host.
 func Definition() actor.Definition {
 	return actor.Define(Type, actor.Spec[Cell]{OpenSQL: true, OpenKV: true},
 		actor.On(Put, (*Cell).put),
@@ -89,7 +89,7 @@ type Key = kv.Key
 type Entry struct {
 	Key   Key             `json:"key"`
 	Value json.RawMessage `json:"value"`
-	// TTLMS is how long the entry lives, in milliseconds: 1 to MaxTTL. Absent is for ever.
+	// TTLMS is how long the entry lives, in milliseconds: 1 to MaxTTL. Absent means forever.
 	TTLMS *int64 `json:"ttl_ms,omitempty"`
 }
 
@@ -101,11 +101,11 @@ func (Entry) JSONExample() any {
 // MaxTTL is the longest time to live of an entry, in milliseconds: 100 years.
 const MaxTTL = 100 * 365 * 24 * 3_600_000
 
-// A PutResult says what Put did.
+// A PutResult is the result of Put.
 type PutResult struct {
 	// Created reports whether there was no entry with this key.
 	Created bool `json:"created"`
-	// Version is the version of the cell, and of the entry, since this call.
+	// Version is the new version of the cell and of the entry.
 	Version uint64 `json:"version"`
 }
 
@@ -117,14 +117,14 @@ type KeyInput struct {
 // JSONExample shows a key of two parts.
 func (KeyInput) JSONExample() any { return KeyInput{Key{"user", 7}} }
 
-// A DeleteResult says what Delete did. That there was nothing to delete is no error.
+// A DeleteResult is the result of Delete. A missing entry is no error.
 type DeleteResult struct {
 	Deleted bool `json:"deleted"`
 }
 
 // A PrefixInput selects the entries whose keys begin with these whole parts: ["user"] selects
-// ["user"] and ["user",7] and not ["users"]. The empty array selects everything; a delete must give
-// it.
+// ["user"] and ["user",7] and not ["users"]. The empty array selects everything; a delete requires
+// it for that.
 type PrefixInput struct {
 	Prefix Key `json:"prefix"`
 }
@@ -134,20 +134,19 @@ type DeleteRangeResult struct {
 	Deleted int64 `json:"deleted"`
 }
 
-// A Change is what the event Changed tells.
+// A Change is the payload of the event Changed.
 type Change struct {
 	// Op is "put", "delete" or "delete_range", or the Op of a Mutation.
 	Op string `json:"op"`
-	// Key names the entry, except of a delete_range.
+	// Key names the entry, except in a delete_range.
 	Key Key `json:"key,omitempty"`
-	// Value is the entry's value since then, if it has at most MaxEventValue bytes. Size is its
-	// size in any case.
+	// Value is the entry's new value, if it has up to MaxEventValue bytes. Size is always set.
 	Value json.RawMessage `json:"value,omitempty"`
 	Size  int             `json:"size,omitempty"`
-	// Expires is when the entry ceases to exist, which no event tells; zero for never.
+	// Expires is when the entry expires, for which there is no event; zero for never.
 	Expires time.Time `json:"expires,omitzero"`
-	// Prefix selects what a delete_range removed, Deleted is how many entries these were. An empty
-	// prefix is left out.
+	// Prefix selects the entries that a delete_range removed, Deleted is their number. An empty
+	// prefix is omitted.
 	Prefix  Key   `json:"prefix,omitempty"`
 	Deleted int64 `json:"deleted,omitempty"`
 }
@@ -175,7 +174,7 @@ func (c *Cell) delete(ctx *actor.Context, in KeyInput) (DeleteResult, error) {
 // deleteRange removes the entries below a prefix and, if there were any, emits one change.
 func (c *Cell) deleteRange(ctx *actor.Context, in PrefixInput) (DeleteRangeResult, error) {
 	if in.Prefix == nil {
-		// An input without a prefix is more often a mistake than the wish to lose everything.
+		// A missing prefix is more often a mistake than a request to delete everything.
 		return DeleteRangeResult{},
 			actor.Errorf(actor.InvalidArgument,
 				"the prefix is missing; the prefix [] deletes everything").With("field", "prefix")
@@ -188,10 +187,10 @@ func (c *Cell) deleteRange(ctx *actor.Context, in PrefixInput) (DeleteRangeResul
 		Changed.Emit(ctx, Change{Op: "delete_range", Prefix: in.Prefix, Deleted: r.Deleted})
 }
 
-// A GetResult is what Get found. A value of null and no value differ in Found.
+// A GetResult is the result of Get. Found distinguishes a value of null from no value.
 type GetResult struct {
 	Found bool `json:"found"`
-	// Found entries only. Version is that of the put that stored the value.
+	// Only for found entries. Version is the version of the put that stored the value.
 	Value   json.RawMessage `json:"value,omitempty"`
 	Version uint64          `json:"version,omitempty"`
 	Created time.Time       `json:"created,omitzero"`
@@ -226,8 +225,8 @@ type CountResult struct {
 	Entries int64 `json:"entries"`
 }
 
-// count counts the entries below a prefix by reading their keys, so it takes time that grows with
-// them.
+// count counts the entries below a prefix. It reads their keys, so its time grows with their
+// number.
 func (c Cell) count(ctx *actor.ReadContext, in PrefixInput) (CountResult, error) {
 	prefix, err := in.Prefix.Tuple()
 	if err != nil {
@@ -250,11 +249,10 @@ func entries(ctx *actor.ReadContext, prefix tuple.Tuple) (int64, error) {
 
 // A SizeResult says how large a cell is.
 type SizeResult struct {
-	// Entries is the number of entries that have not expired. They are counted by reading their
-	// keys.
+	// Entries is the number of entries that have not expired, counted by reading their keys.
 	Entries int64 `json:"entries"`
-	// Bytes is everything that the actor stores, its bookkeeping and kept events included: what its
-	// quota counts.
+	// Bytes is the size that the quota counts: all data of the actor, with its bookkeeping and kept
+	// events.
 	Bytes int64 `json:"bytes"`
 }
 

@@ -46,8 +46,8 @@ func open(t *testing.T, o runtime.Options) *runtime.Runtime {
 	return rt
 }
 
-// call calls a method of the cell "c" with JSON and returns its output, or the error's code and
-// message.
+// call calls a method of the cell "c" with JSON and returns the output, or the code and message of
+// the error.
 func call(t *testing.T, n host.Node, method, input string) string {
 	t.Helper()
 	r, err := n.Call(t.Context(), &host.Request{
@@ -123,8 +123,8 @@ func TestGoCallersUseTheTypedContract(t *testing.T) {
 	}
 }
 
-// A prefix selects whole parts of keys, and pages of any size meet without a gap or a repetition,
-// in both directions.
+// A prefix selects whole parts of keys. Pages of any size have no gap and no repetition between
+// them, in both directions.
 func TestCellAgreesWithAMap(t *testing.T) {
 	// in order
 	pool := []string{`["user"]`, `["user",1]`, `["user",1,"x"]`, `["user",10]`, `["user\u0000"]`, `["users"]`, `["users",1]`, `[1]`}
@@ -214,7 +214,7 @@ func TestGoCallersUseQueuesStreamsAndSchedules(t *testing.T) {
 	}, cell.Definition())
 }
 
-// The document of a node that hosts cells has all that a cell can do, with examples that are valid.
+// The OpenAPI document of a node with cells has all their methods, with valid examples.
 func TestNodesDescribeCells(t *testing.T) {
 	w := httptest.NewRecorder()
 	open(t, runtime.Options{}).Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/openapi.json", nil))
@@ -262,8 +262,8 @@ func TestNodesDescribeCells(t *testing.T) {
 	}
 }
 
-// bounded calls a method of the cell "c", and demands that all allocations together are so many
-// times the size of the input.
+// bounded calls a method of the cell "c", and checks that its allocations are at most times the
+// size of the input.
 func bounded(t *testing.T, node host.Node, method string, codec host.Codec, input string, times uint64) error {
 	t.Helper()
 	var before, after goruntime.MemStats
@@ -278,8 +278,8 @@ func bounded(t *testing.T, node host.Node, method string, codec host.Codec, inpu
 	return err
 }
 
-// A document in CBOR takes memory by what its JSON has, and one that is longer than any may be is
-// not read.
+// A document in CBOR takes memory in proportion to its JSON. A document above the limit is not
+// read.
 func TestADocumentInCBORTakesFewTimesItsSize(t *testing.T) {
 	node := open(t, runtime.Options{})
 	array := func(n int, one string) string {
@@ -288,7 +288,7 @@ func TestADocumentInCBORTakesFewTimesItsSize(t *testing.T) {
 	for _, c := range []struct {
 		item  string
 		code  host.Code
-		times uint64 // its size, that all allocations have: most of them are of a text that grows
+		times uint64 // bound of all allocations, in sizes of the input; most are of a growing text
 	}{
 		{array(350_000, "\xa1\x01\xf6"), host.InvalidArgument, 48},
 		{array(2, array(530_000, "\xf6")), host.InvalidArgument, 48},
@@ -302,8 +302,8 @@ func TestADocumentInCBORTakesFewTimesItsSize(t *testing.T) {
 	}
 }
 
-// TestLongListsOfACommitAreNotDecoded sends commits with many more elements than they may have, and
-// one with a value that has as many.
+// TestLongListsOfACommitAreNotDecoded sends commits with far too many elements, and one with a
+// value that has as many.
 func TestLongListsOfACommitAreNotDecoded(t *testing.T) {
 	const n = 300_000
 	node := open(t, runtime.Options{})
@@ -409,7 +409,7 @@ func TestAClientFollowsTheAuditLogThoughItsConnectionBreaks(t *testing.T) {
 			return nil
 		})
 	}()
-	for len(records) == 0 { // until it has begun
+	for len(records) == 0 { // until the follower has begun
 		verb(host.ActorPause)
 	}
 	for range 5 {

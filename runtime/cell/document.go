@@ -11,9 +11,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
-// A Document is a JSON document: the body of a message, an item of a stream. It is kept as it was
-// written apart from white space between tokens. In CBOR it is a byte string that holds JSON, or
-// what has a form in JSON, as messages of Deno KV are. An empty Document is null.
+// A Document is a JSON document, such as the body of a message or an item of a stream. It is kept
+// as written, except for white space between tokens. In CBOR it is a byte string that holds JSON,
+// or any CBOR that has a form in JSON, such as messages of Deno KV. An empty Document is null.
 type Document []byte
 
 // MarshalJSON returns d, or null if it is empty.
@@ -24,7 +24,7 @@ func (d Document) MarshalJSON() ([]byte, error) {
 	return d, nil
 }
 
-// UnmarshalJSON takes any JSON document.
+// UnmarshalJSON accepts any JSON document.
 func (d *Document) UnmarshalJSON(b []byte) (err error) {
 	*d, err = canonical(b)
 	return err
@@ -33,7 +33,7 @@ func (d *Document) UnmarshalJSON(b []byte) (err error) {
 // cborNull is null in CBOR.
 const cborNull = 0xF6
 
-// selfDescribed is the tag 55799, which says no more than that CBOR follows.
+// selfDescribed is the tag 55799, which only says that CBOR follows.
 var selfDescribed = []byte{0xD9, 0xD9, 0xF7}
 
 // MarshalCBOR returns d as a byte string, or null if it is empty.
@@ -44,8 +44,8 @@ func (d Document) MarshalCBOR() ([]byte, error) {
 	return cbor.Marshal([]byte(d))
 }
 
-// UnmarshalCBOR takes a byte string that holds JSON, or up to 1 MiB of anything else, which becomes
-// JSON as kv.get shows it.
+// UnmarshalCBOR accepts a byte string that holds JSON, or up to 1 MiB of other CBOR, which becomes
+// JSON in the form of kv.get.
 func (d *Document) UnmarshalCBOR(b []byte) (err error) {
 	var text []byte
 	switch b = bytes.TrimPrefix(b, selfDescribed); {
@@ -69,7 +69,7 @@ func (d *Document) UnmarshalCBOR(b []byte) (err error) {
 // JSONSchema allows any document.
 func (Document) JSONSchema() []byte { return []byte(`{}`) }
 
-// unwrap returns what a CBOR byte string holds.
+// unwrap returns the content of a CBOR byte string.
 func unwrap(b []byte) ([]byte, error) {
 	var text []byte
 	if len(b) == 0 || b[0]>>5 != 2 || cbor.Unmarshal(b, &text) != nil {
@@ -84,8 +84,8 @@ func canonical(text []byte) ([]byte, error) {
 	return v.Data, err
 }
 
-// shown returns the value of an entry as a document. The methods kv.* and the runtime store values
-// of other encodings.
+// shown returns the value of an entry as a document. The methods kv.* and the runtime also store
+// values of other encodings.
 func shown(e *actor.Entry) (json.RawMessage, error) {
 	return value.Value{Encoding: e.Encoding, Data: e.Value}.AppendJSON(nil)
 }

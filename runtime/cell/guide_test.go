@@ -54,8 +54,8 @@ func blocks(t *testing.T, page string) []block {
 	return all
 }
 
-// The examples of the guide run in the order of the page, against one node. A json or text block
-// says what the sh block before it prints: see same and matches for what may differ.
+// The examples of the guide run in the order of the page, against one node. A json or text block is
+// the output of the sh block before it; same and matches define the allowed differences.
 func TestGuideShowsWhatTheCommandsPrint(t *testing.T) {
 	rt := open(t, runtime.Options{Listen: "127.0.0.1:0", NATSListen: "127.0.0.1:0", NATSServer: localnats.Serve})
 	g := guideRun{t: t, rt: rt, dir: t.TempDir()}
@@ -91,17 +91,16 @@ type guideRun struct {
 	dir string
 }
 
-// at puts the node's address for that of the page.
+// at replaces the address of the page with the node's.
 func (g *guideRun) at(text string) string {
 	return strings.ReplaceAll(text, "localhost:6420", g.rt.Addr())
 }
 
-// shell runs a block and returns what it printed. That curl ended after its time (-m) is no
-// failure.
+// shell runs a block and returns its output. A curl that ends after its time (-m) is no failure.
 func (g *guideRun) shell(b block) string {
 	cmd := exec.CommandContext(g.t.Context(), "sh", "-e")
 	cmd.Dir = g.dir
-	// The replies end without a newline; one after each makes them lines.
+	// The replies end without a newline; echo adds one after each.
 	cmd.Stdin = strings.NewReader("curl() { command curl \"$@\" || [ $? = 28 ]; echo; }\n" + g.at(b.text))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -144,7 +143,7 @@ func values(t *testing.T, text string) []any {
 	}
 }
 
-// same compares JSON values. The string "..." on the page is any value.
+// same compares JSON values. The string "..." on the page matches any value.
 func same(want, got any) bool {
 	if want == "..." {
 		return true
@@ -176,8 +175,8 @@ func same(want, got any) bool {
 	return reflect.DeepEqual(want, got)
 }
 
-// matches compares text. On the page, "..." is any rest of a line or part of one, and a line of its
-// own any lines.
+// matches compares text. On the page, "..." matches any text within a line, and any lines if it is
+// a whole line.
 func matches(want, got string) bool {
 	pattern := regexp.QuoteMeta(strings.TrimSpace(want))
 	pattern = regexp.MustCompile(`(?m)^\\\.\\\.\\\.$`).ReplaceAllLiteralString(pattern, `(?s:.*)`)
@@ -185,8 +184,8 @@ func matches(want, got string) bool {
 	return regexp.MustCompile(`^` + pattern + `$`).MatchString(strings.TrimSpace(got))
 }
 
-// websocket plays a block whose first line is the address and the others messages. Messages from
-// the node that stand together may come in any order.
+// websocket plays a block whose first line is the address; the other lines are messages. Adjacent
+// messages from the node may come in any order.
 func (g *guideRun) websocket(b block) {
 	ctx, cancel := context.WithTimeout(g.t.Context(), time.Minute)
 	defer cancel()
@@ -198,7 +197,7 @@ func (g *guideRun) websocket(b block) {
 	}
 	defer c.CloseNow()
 	var expected []any
-	for line := range strings.Lines(rest + ".") { // the end settles what is expected
+	for line := range strings.Lines(rest + ".") { // the end checks the expected messages
 		mark, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if mark == "<" {
 			expected = append(expected, values(g.t, text)...)

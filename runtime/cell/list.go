@@ -12,11 +12,11 @@ import (
 
 // The bounds of one page of a listing.
 const (
-	// DefaultLimit is how many entries a page has unless the caller asks for another number, up to
+	// DefaultLimit is the number of entries of a page unless the caller sets another, up to
 	// MaxLimit.
 	DefaultLimit = 100
 	MaxLimit     = 1000
-	// PageBytes ends a page early: after the entry with which keys and values reach it.
+	// PageBytes ends a page early, after the entry with which keys and values reach this size.
 	PageBytes = 1 << 20
 )
 
@@ -28,9 +28,9 @@ type ListInput struct {
 	Limit *int `json:"limit,omitempty"`
 	// Reverse lists from the last key to the first.
 	Reverse bool `json:"reverse,omitempty"`
-	// Cursor continues an earlier listing with the same prefix and direction: its result's Cursor.
-	// It names the last entry of the page, so entries that are written or deleted meanwhile are
-	// seen or not, and no other is skipped or repeated.
+	// Cursor is the Cursor of an earlier result, to continue with the same prefix and direction. It
+	// names the last entry of the page. Entries that are written or deleted meanwhile may be seen
+	// or not; no other entry is skipped or repeated.
 	Cursor string `json:"cursor,omitempty"`
 }
 
@@ -70,8 +70,8 @@ func (c Cell) list(ctx *actor.ReadContext, in ListInput) (ListResult, error) {
 		return ListResult{}, err
 	}
 
-	// One entry more than the page tells whether there is another page; continuing forward, the
-	// listing begins with the entry that is already known.
+	// One more entry than the page shows whether there is another page. A forward continuation
+	// begins with the last entry of the page before.
 	opts := []actor.ListOption{actor.Limit(limit + 1)}
 	if in.Reverse {
 		opts = append(opts, actor.Reverse())

@@ -18,26 +18,26 @@ import (
 type Message struct {
 	Queue string   `json:"queue,omitempty"`
 	Body  Document `json:"body,omitempty"`
-	// DelayMS, at most 30 days, is how long the message waits before it can be received; TTLMS, if
-	// not 0, how long it may wait to be received, and then becomes a dead letter.
+	// DelayMS, up to 30 days, is how long the message waits before it can be received. TTLMS, if
+	// not 0, is how long it may wait to be received before it becomes a dead letter.
 	DelayMS int64  `json:"delay_ms,omitempty"`
 	TTLMS   *int64 `json:"ttl_ms,omitempty"`
 	// Priority is from -1,000 to 1,000: higher first.
 	Priority int `json:"priority,omitempty"`
-	// DedupID, at most 255 bytes, makes a second message with the same id no message at all.
+	// DedupID has up to 255 bytes. A second message with the same id is not stored.
 	DedupID string `json:"dedup_id,omitempty"`
-	// BackoffMS overrides the pauses between attempts; null or absent does not, empty means one
-	// attempt.
+	// BackoffMS overrides the pauses between attempts. Empty means one attempt; null or absent
+	// overrides nothing.
 	BackoffMS []int64 `json:"backoff_ms,omitzero" max:"100"`
 	// KeysIfUndelivered are keys of the cell that get the body when the message becomes a dead
 	// letter.
 	KeysIfUndelivered []Key `json:"keys_if_undelivered,omitempty" max:"10"`
 }
 
-// maxBackoff bounds the attempts that a message may ask for.
+// maxBackoff bounds the pauses in a message's BackoffMS.
 const maxBackoff = 100
 
-// check finds what is wrong with a message before it is sent, which may be much later.
+// check returns the fault of a message before it is sent, which may be much later.
 func (m *Message) check() error {
 	most := host.MaxQueueDelay.Milliseconds()
 	bad := func(field, format string, args ...any) error {
@@ -118,11 +118,11 @@ func (m *Message) put(ctx *actor.Context) (handle.Sent, error) {
 	return Queues.Named(m.Queue).Put(ctx, m.Body, opts...)
 }
 
-// A Job is what a schedule of a cell does at each tick: it puts a message into a queue, emits the
-// event Ticked, or both. It is checked when the schedule is set.
+// A Job is the work of a schedule at each tick: it puts a message into a queue, emits the event
+// Ticked, or both. It is checked when the schedule is set.
 type Job struct {
 	Message
-	// Event emits Ticked with the body, which may then be absent.
+	// Event, if true, emits Ticked with the body, which may then be absent.
 	Event bool `json:"event,omitempty"`
 }
 
@@ -171,7 +171,7 @@ func (j *Job) UnmarshalCBOR(b []byte) error {
 // MarshalCBOR writes the job.
 func (j Job) MarshalCBOR() ([]byte, error) { return cbor.Marshal(plainJob(j)) }
 
-// JSONSchema describes what UnmarshalJSON takes.
+// JSONSchema describes the input of UnmarshalJSON.
 func (Job) JSONSchema() []byte {
 	return []byte(`{"type":"object","additionalProperties":false,"properties":{
 		"queue":{"type":"string","pattern":"^[A-Za-z][A-Za-z0-9_-]{0,63}$","description":"The queue that gets a message at each tick."},
@@ -208,20 +208,20 @@ func (j *Job) check() error {
 	return nil
 }
 
-// A Tick is what the event Ticked tells.
+// A Tick is the payload of the event Ticked.
 type Tick struct {
-	// Name and Instance are those of the schedule.
+	// Name and Instance are of the schedule.
 	Name     string `json:"name"`
 	Instance string `json:"instance,omitempty"`
-	// Due is the moment that the run is for, Run its number, from 1.
+	// Due is the time for which the run was scheduled, Run its number, from 1.
 	Due time.Time `json:"due"`
 	Run uint64    `json:"run"`
-	// Missed counts ticks since the last run that get no run of their own.
+	// Missed counts the ticks since the last run that had no run of their own.
 	Missed  uint64   `json:"missed,omitempty"`
 	Payload Document `json:"payload,omitempty"`
 }
 
-// tick does what a schedule says.
+// tick does the job of a schedule.
 func (c *Cell) tick(ctx *actor.Context, job Job) error {
 	if job.Queue != "" {
 		if _, err := job.put(ctx); err != nil {

@@ -28,7 +28,7 @@ func jobSchema(t testing.TB) *jsonschema.Schema {
 func TestJobsAreCheckedWhenTheyAreSet(t *testing.T) {
 	schema := jobSchema(t)
 	for _, test := range []struct {
-		text, fault string // "" is none
+		text, fault string // "" means none
 	}{
 		{`{"queue":"jobs","body":{"a":1}}`, ``},
 		{`{"queue":"jobs","body":null}`, ``},

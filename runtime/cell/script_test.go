@@ -20,8 +20,8 @@ import (
 var update = flag.Bool("update", false, "write what the scenarios of testdata print")
 
 // TestScenarios plays the files of testdata. A scenario is the life of one cell, in virtual time
-// that begins with the year 2000: requests and other commands after "> ", and below each what it
-// prints. `go test -run Scenarios ./runtime/cell -update` writes the results anew.
+// that begins with the year 2000. It has requests and other commands after "> ", and below each its
+// output. `go test -run Scenarios ./runtime/cell -update` writes the results anew.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	must(t, err)
@@ -36,7 +36,7 @@ func playFile(t *testing.T, file string) {
 	now := ""
 	for i, part := range strings.SplitAfter(string(text), "\n\n") {
 		name, body, _ := strings.Cut(part, "\n")
-		played := part // of a scenario that -run leaves out, and of the head
+		played := part // of a scenario that -run excludes, and of the head
 		if i > 0 {
 			t.Run(strings.TrimPrefix(name, "=== "), func(t *testing.T) {
 				actortest.Run(t, func(t *testing.T, h *actortest.Harness) { played = name + "\n" + play(t, h, body) }, cell.Definition())
@@ -93,7 +93,7 @@ var traceparent = regexp.MustCompile(`"traceparent":"[^"]+",`)
 
 var life = regexp.MustCompile(`"life":"[^"]+"`)
 
-// do runs a command and returns what it prints. In requests "$long" and the like stand for large
+// do runs a command and returns its output. In requests, "$long" and similar names stand for large
 // inputs.
 func do(t *testing.T, h *actortest.Harness, command string) string {
 	method, input, _ := strings.Cut(command, " ")

@@ -18,15 +18,15 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// The actor of the tests of search: it changes entries, undoes some of that, and uses SQL in the
-// same turn.
+// The actor of the search tests. It changes entries, undoes some changes, and uses SQL in the same
+// turn.
 type library struct{}
 
-// A shelving is what one turn does.
+// A shelving is the input of one turn.
 type shelving struct {
 	Put    map[int]string
 	Delete []int
-	Undo   bool // of what follows in the turn
+	Undo   bool // of the later changes in the turn
 	SQL    bool
 	Fail   bool
 }
@@ -110,7 +110,7 @@ func found(t *testing.T, store kv.Store, c kv.SearchConfig) (keys []string, part
 	}
 }
 
-// wanted returns the keys of the entries below a prefix that have a word.
+// wanted returns, for each word, the keys of the entries below a prefix that have it.
 func wanted(t *testing.T, store kv.Store, prefix kv.Key) map[string][]string {
 	t.Helper()
 	all := make(map[string][]string)
@@ -128,8 +128,7 @@ func wanted(t *testing.T, store kv.Store, prefix kv.Key) map[string][]string {
 	return all
 }
 
-// sound compares the indexes with the entries. Before they are ready they have nothing that is
-// wrong.
+// sound compares the indexes with the entries. An index that is not ready yet has no wrong rows.
 func sound(t *testing.T, store kv.Store, after string) {
 	t.Helper()
 	list, err := store.Indexes(t.Context())
@@ -149,14 +148,14 @@ func sound(t *testing.T, store kv.Store, after string) {
 	}
 }
 
-// TestSearchFindsWhatIsThere checks, after random changes, that the indexes have what the entries
-// say, and nothing else.
+// TestSearchFindsWhatIsThere checks, after random changes, that the indexes match the entries
+// exactly.
 func TestSearchFindsWhatIsThere(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) { changeAtRandom(t, h, rand.New(rand.NewPCG(0, 0))) }, libraryDefinition())
 }
 
-// Entries that have expired and are not removed yet neither fill the pages of a search nor end it.
-// The best come first, the older of two that are as good before the other.
+// Expired entries that are not removed yet neither fill the pages of a search nor end it. The best
+// matches come first, and of equal ones the older.
 func TestPagesOfASearchPassWhatHasExpired(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ctx, store := t.Context(), libraries.Ref(h, "one").KV()
@@ -200,8 +199,8 @@ func TestPagesOfASearchPassWhatHasExpired(t *testing.T) {
 	}, libraryDefinition())
 }
 
-// TestAnIndexWithoutRoomFallsBehind: changes of entries go on while the actor's quota leaves no
-// room for the index, and the index is built when there is some.
+// TestAnIndexWithoutRoomFallsBehind changes entries while the actor's quota leaves no room for the
+// index. The index is built once there is room.
 func TestAnIndexWithoutRoomFallsBehind(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ctx, store := t.Context(), libraries.Ref(h, "full").KV()
@@ -272,7 +271,7 @@ func changeAtRandom(t *testing.T, h *actortest.Harness, rnd *rand.Rand) {
 	}
 	index()
 	var file []byte
-	large := 0 // steps since a large commit, of which each takes long to check
+	large := 0 // steps since a large commit; each of those takes long to check
 	for step := range 40 {
 		what := ""
 		n := rnd.IntN(20)
@@ -332,14 +331,14 @@ func changeAtRandom(t *testing.T, h *actortest.Harness, rnd *rand.Rand) {
 			sound(t, ref.KV(), what+", at once")
 		}
 		if rnd.IntN(3) > 0 {
-			time.Sleep(time.Second) // what is built is ready
+			time.Sleep(time.Second) // the built indexes are ready
 			list, err := ref.KV().Indexes(ctx)
 			fatalIf(t, err != nil || slices.ContainsFunc(list, func(ix kv.Index) bool { return ix.Building }),
 				"step %d, %s: %+v, %v", step, what, list, err)
 		}
 		sound(t, ref.KV(), fmt.Sprintf("step %d, %s", step, what))
 	}
-	time.Sleep(4 * time.Hour) // what expires is removed
+	time.Sleep(4 * time.Hour) // expired entries are removed
 	list, err := ref.KV().Indexes(ctx)
 	must(t, err)
 	for _, ix := range list {
@@ -360,8 +359,7 @@ func commit(t *testing.T, store kv.Store, m ...kv.Mutation) {
 	must(t, errOf(store.Commit(t.Context(), kv.Commit{Mutations: m})))
 }
 
-// An entry that has expired, and that a handler deletes before the purge comes to it, leaves
-// nothing in the index.
+// An expired entry that a handler deletes before the purge leaves nothing in the index.
 func TestDeletedByAHandlerAfterExpiryLeavesNothingInTheIndex(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ref := libraries.Ref(h, "one")
@@ -374,8 +372,7 @@ func TestDeletedByAHandlerAfterExpiryLeavesNothingInTheIndex(t *testing.T) {
 	}, libraryDefinition())
 }
 
-// What has the name of an index in a database that is imported does not keep the index from being
-// built.
+// The index is built even if an imported database uses its name.
 func TestImportOfReservedNamesLeavesAnIndex(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		store, addr := libraries.Ref(h, "one").KV(), host.Address{Type: "library", Key: []string{"one"}}
@@ -401,7 +398,7 @@ func TestImportOfReservedNamesLeavesAnIndex(t *testing.T) {
 	}, libraryDefinition())
 }
 
-// An entry that alone is too much for a turn does not keep the others out of an index.
+// An entry that is too large for a turn does not keep other entries out of an index.
 func TestAnEntryThatIsTooLargeDoesNotStopAnIndex(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	var large strings.Builder

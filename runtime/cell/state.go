@@ -5,14 +5,14 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// MaxState is the size in bytes of the largest state of a cell. It is read with every call; what is
-// large, or many, goes into the key-value store.
+// MaxState is the largest size in bytes of a cell's state. The state is read with every call; put
+// large data, or many values, into the key-value store.
 const MaxState = 128 << 10
 
 // A StateInput replaces the state of a cell.
 type StateInput struct {
 	State Document `json:"state"`
-	// Version, if given, must be that of the state as it is, 0 if it was never set; otherwise
+	// Version, if set, must be the state's current version, 0 if the state was never set; otherwise
 	// nothing is done.
 	Version *uint64 `json:"version,omitempty"`
 }
@@ -22,7 +22,7 @@ func (StateInput) JSONExample() any {
 	return map[string]any{"state": map[string]any{"plan": "pro"}}
 }
 
-// A SetStateResult says whether the state was replaced, and its version now.
+// A SetStateResult says whether the state was replaced, and its current version.
 type SetStateResult struct {
 	OK      bool   `json:"ok"`
 	Version uint64 `json:"version"`
@@ -31,7 +31,7 @@ type SetStateResult struct {
 // A StateResult is the state of a cell: null with version 0 if it was never set.
 type StateResult struct {
 	State Document `json:"state"`
-	// Version is that of the call which set it.
+	// Version is the version of the call that set it.
 	Version uint64 `json:"version"`
 }
 

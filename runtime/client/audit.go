@@ -29,7 +29,7 @@ func (c *Client) Audit(ctx context.Context, q audit.Query) (audit.Page, error) {
 	return p, c.get(ctx, path, params, &p)
 }
 
-// auditPath returns where the records of a query are, and how they are selected.
+// auditPath returns the path and parameters that select the records of a query.
 func auditPath(q *audit.Query) (string, url.Values, *host.Error) {
 	params, path := url.Values{}, "/-/audit"
 	if q.Exact {
@@ -57,8 +57,8 @@ func auditPath(q *audit.Query) (string, url.Values, *host.Error) {
 	return path, params, nil
 }
 
-// FollowAudit calls f for the records of the audit log, as they are committed. It connects again if
-// the connection is lost, and misses none.
+// FollowAudit calls f for the records of the audit log, as they are committed. If the connection is
+// lost, it connects again and misses no records.
 func (c *Client) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.Record) error) error {
 	w := &follower{c: c}
 	at := func() *host.Error {
@@ -68,7 +68,7 @@ func (c *Client) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.R
 	}
 	w.opened = func() {
 		if q.After == 0 && q.Since.IsZero() {
-			q.Since = w.conn.date // for the connections after the first; the clock here may be another
+			q.Since = w.conn.date // for connections after the first; the clock here may differ
 			at()
 		}
 	}
@@ -84,8 +84,8 @@ func (c *Client) FollowAudit(ctx context.Context, q audit.Query, f func(*audit.R
 	})
 }
 
-// FollowChanges calls f for what changes in actors, as it becomes durable. It connects again if the
-// connection is lost, and then tells of the gap, before there is another change.
+// FollowChanges calls f for changes in actors as they become durable. If the connection is lost, it
+// connects again and reports the gap before the next change.
 func (c *Client) FollowChanges(ctx context.Context, q changes.Query, f func(*changes.Record) error) error {
 	if e := q.Check(); e != nil {
 		return e

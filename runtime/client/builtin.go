@@ -5,9 +5,9 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 )
 
-// repeatable reports whether a method can be called again without an idempotency key: every actor
-// has it, and it only reads. All other methods need a key for that: with it, what a repeated
-// queue.receive returns are the messages that the first one locked.
+// repeatable reports whether a method can be called again without an idempotency key, because every
+// actor has it and it only reads. All other methods need a key: with it, a repeated queue.receive
+// returns the messages that the first one locked.
 func repeatable(name string) bool {
 	row, _ := method.Find(name)
 	return row.Kind == host.Query

@@ -19,16 +19,16 @@ import (
 
 // A Client calls the actors of one node. It is safe for any number of goroutines.
 //
-//  1. Every error is an *host.Error. Its Retryable says that nothing was done, also when the client
-//     made the error.
-//  2. A request is sent again, up to Options.Attempts times and within its context, if the attempt
-//     before did nothing: there was no connection, or the node said that the error is retryable.
-//  3. It is also sent again if the connection was lost in between, when that cannot do a thing
-//     twice. Reads cannot, among them the queries that every actor has, such as queue.stats. A call
-//     cannot because it carries an idempotency key, one of the client's making if the caller gave
-//     none. A lost Destroy is repeated, and NotFound then counts as success, because the first
-//     attempt may have done it.
-//  4. After Close, idle connections of the client's own are closed; it can still be used.
+//  1. Every error is an *host.Error. Retryable means that nothing was done, even if the client made
+//     the error.
+//  2. A request is sent again, up to Options.Attempts times and within its context, if the last
+//     attempt did nothing: there was no connection, or the node said that the error is retryable.
+//  3. It is also sent again after a lost connection, if it cannot take effect twice. This is true
+//     of reads, which include the queries that every actor has, such as queue.stats. It is true of
+//     calls, because they carry an idempotency key; the client makes one if the caller gave none. A
+//     lost Destroy is repeated, and NotFound then counts as success, because the first attempt may
+//     have destroyed the actor.
+//  4. Close closes the client's own idle connections; the client can still be used.
 //
 // Attempts: 1 turns all of this off.
 type Client struct {
@@ -46,8 +46,8 @@ var (
 	_ kv.Watcher       = (*Client)(nil)
 )
 
-// New makes a client of the node at baseURL, such as "http://127.0.0.1:6420". A path in it is put
-// in front of the node's paths. New does not connect; see Health.
+// New makes a client of the node at baseURL, such as "http://127.0.0.1:6420". A path in it precedes
+// the node's paths. New does not connect; see Health.
 func New(baseURL string, o Options) (*Client, error) {
 	o = o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -69,8 +69,7 @@ func New(baseURL string, o Options) (*Client, error) {
 			Proxy:               http.ProxyFromEnvironment,
 			DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
 			TLSHandshakeTimeout: 10 * time.Second,
-			// For files, which are not sent before the node says that it takes them; or does not
-			// say anything.
+			// For files, which are sent once the node accepts them or this time has passed.
 			ExpectContinueTimeout: 2 * time.Second,
 			MaxIdleConnsPerHost:   256,
 			IdleConnTimeout:       90 * time.Second,
@@ -85,16 +84,16 @@ func New(baseURL string, o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close closes idle connections, unless Options.HTTPClient is set, whose owner does that. Event
-// streams are closed one by one with their own Close.
+// Close closes idle connections, unless Options.HTTPClient is set: then its owner does that. Close
+// each event stream with its own Close.
 func (c *Client) Close() {
 	if c.own != nil {
 		c.own.CloseIdleConnections()
 	}
 }
 
-// Call runs a method of an actor. Requests in CBOR and in JSON are both possible; the input must
-// not be longer than the node's limit, 1 MiB by default.
+// Call runs a method of an actor. A request may be in CBOR or JSON, with an input up to the node's
+// limit, 1 MiB by default.
 //
 // A method that waits, such as queue.receive, waits at the node: the client itself sets no time
 // limit, so ctx must allow for the wait.
@@ -123,7 +122,7 @@ func (c *Client) call(ctx context.Context, q *request, r *host.Request) (host.Re
 	return reply, nil
 }
 
-// callRequest puts a call into HTTP.
+// callRequest returns the HTTP request of a call.
 func (c *Client) callRequest(r *host.Request) (*request, *host.Error) {
 	path, e := actorPath(r.Address)
 	if e != nil {
@@ -177,7 +176,7 @@ func (c *Client) callRequest(r *host.Request) (*request, *host.Error) {
 	return q, nil
 }
 
-// Lookup describes an actor. Of its attributes, integers are of type [json.Number], and times are
+// Lookup describes an actor. In its attributes, integers are of type [json.Number], and times are
 // strings.
 func (c *Client) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
 	var s host.Status
@@ -244,7 +243,7 @@ func (c *Client) CountRuns(ctx context.Context) (host.RunCounts, error) {
 	return n, c.get(ctx, "/workflows/counts", nil, &n)
 }
 
-// Usage returns what actors did on a day.
+// Usage returns the usage of actors on a day.
 func (c *Client) Usage(ctx context.Context, q usage.Query) (usage.Page, error) {
 	params := url.Values{"prefix": q.Prefix}
 	set(params, "day", q.Day)
@@ -255,7 +254,7 @@ func (c *Client) Usage(ctx context.Context, q usage.Query) (usage.Page, error) {
 	return p, c.get(ctx, "/-/usage", params, &p)
 }
 
-// Top returns the actors of the node that did most in the last minute, of those in memory.
+// Top returns the busiest actors in the node's memory in the last minute.
 func (c *Client) Top(ctx context.Context, q usage.TopQuery) (usage.Top, error) {
 	params := url.Values{}
 	set(params, "by", string(q.By))
@@ -305,7 +304,7 @@ func (c *Client) Inspect(ctx context.Context, a host.Address, q host.InspectQuer
 	return page, nil
 }
 
-// Health asks whether the node can serve: nil if so. It does not retry.
+// Health returns nil if the node can serve. It does not retry.
 func (c *Client) Health(ctx context.Context) error {
 	if _, f := c.once(ctx, &request{method: http.MethodGet, path: "/healthz", header: c.header()}); f != nil {
 		return f.err

@@ -15,7 +15,7 @@ import (
 
 const (
 	// reconnectWait is the longest wait before the first attempt to connect again; it doubles up to
-	// maxReconnectWait. The actual wait is a random one, at least half of it.
+	// maxReconnectWait. The actual wait is random, at least half of it.
 	reconnectWait    = 100 * time.Millisecond
 	maxReconnectWait = 10 * time.Second
 )
@@ -25,20 +25,20 @@ var _ host.Connector = (*Client)(nil)
 // A Connection is a client's end of a connection to an actor, over a WebSocket. It implements
 // host.LiveConnection.
 //
-//  1. It survives its sockets: when one is lost, the node shuts down or finds the client too slow,
-//     it connects again, after a random wait of 100 ms at first and 10 s at most, and resumes. Next
-//     gives each event once and in order; what the node no longer keeps is counted in a Delivery.
-//     It tries for Options.MaxOutage, or until it is closed.
+//  1. It survives its sockets. If one is lost, or the node shuts down or finds the client too slow,
+//     it connects again and resumes. It waits a random time before, up to 100 ms at first and 10 s
+//     later, and tries for Options.MaxOutage or until it is closed. Next returns each event once
+//     and in order; a Delivery counts the events that the node no longer keeps.
 //  2. It ends when the node refuses it, or when the actor or the node ends it for good. Next then
-//     says why.
+//     returns the reason.
 //  3. A call whose socket is lost is sent again over the next one, up to Options.Attempts times in
-//     all, if that cannot do a thing twice: it carries an idempotency key, which actions get as
-//     with Client.Call, or it is a query that every actor has. Any other is answered with
-//     Unavailable, and its outcome is unknown.
-//  4. A slow reader delays no call: events beyond 4 MiB are dropped, and requested again, in order,
-//     once the reader has taken the rest.
-//  5. Calls over one socket run in the order in which they were sent, as docs/websocket.md says. A
-//     call that is sent again over the next socket may run after later ones.
+//     all, if it cannot take effect twice: it carries an idempotency key, which actions get as with
+//     Client.Call, or it is a query that every actor has. Any other call fails with Unavailable,
+//     and its outcome is unknown.
+//  4. A slow reader does not delay calls. Events beyond 4 MiB are dropped, and requested again in
+//     order once the reader has taken the rest.
+//  5. Calls over one socket run in the order in which they were sent; see docs/websocket.md. A call
+//     that is sent again over the next socket may run after later calls.
 //
 // Calls in CBOR travel as HTTP requests on behalf of the connection, because its messages are JSON.
 // They have no order.
@@ -59,10 +59,10 @@ type Connection struct {
 	mu      sync.Mutex
 	socket  *socket // nil while there is none
 	welcome host.Welcome
-	events  []string // subscribed to, as far as the node has confirmed
+	events  []string // the subscriptions that the node has confirmed
 	token   string
 	after   uint64 // the last event in inbox or before it
-	life    string // what after counts in, "" if it is not known
+	life    string // the life that after counts in, "" if unknown
 	placed  bool   // after is known
 	closing bool   // Close was called
 	gone    bool   // the node said that the connection is over
@@ -77,8 +77,8 @@ type Connection struct {
 }
 
 // Connect opens a connection to an actor. ctx bounds the opening only, which is retried like any
-// read; Close ends the connection. Errors afterwards are those of Next. The client's token stands
-// in the handshake, r.Params only in the first message.
+// read; Close ends the connection. Next returns later errors. The client's token is in the
+// handshake, r.Params only in the first message.
 func (c *Client) Connect(ctx context.Context, a host.Address, r host.ConnectRequest) (host.LiveConnection, error) {
 	path, e := actorPath(a)
 	if e != nil {
@@ -165,7 +165,7 @@ func (c *Client) Disconnect(ctx context.Context, a host.Address, token string) e
 	return nil
 }
 
-// over makes a request one on behalf of a connection.
+// over turns a request into one on behalf of a connection.
 func (q *request) over(token string) *host.Error {
 	if token == "" || !printable(token) {
 		return host.Errorf(host.InvalidArgument, "the connection's token is empty or not printable ASCII")
@@ -174,8 +174,7 @@ func (q *request) over(token string) *host.Error {
 	return nil
 }
 
-// Welcome returns what the node said when the connection was opened or, if that came later,
-// resumed.
+// Welcome returns the node's last welcome, sent when the connection was opened or resumed.
 func (cn *Connection) Welcome() host.Welcome {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
@@ -183,8 +182,8 @@ func (cn *Connection) Welcome() host.Welcome {
 }
 
 // Next waits for events. The error is an *host.Error: Canceled or DeadlineExceeded when ctx ends,
-// after which Next may be called again; Canceled after Close; and what ended the connection. Events
-// that came before the end are delivered first.
+// after which Next may be called again; Canceled after Close; or the error that ended the
+// connection. Events that arrived before the end are delivered first.
 func (cn *Connection) Next(ctx context.Context) (host.Delivery, error) {
 	for {
 		if d, ok := cn.take(); ok {
@@ -204,9 +203,9 @@ func (cn *Connection) Next(ctx context.Context) (host.Delivery, error) {
 }
 
 // Close ends the connection and returns when the node has run its disconnect hook, or ctx ended.
-// Next still gives the events that the node had for the connection before, those of its own calls
-// among them. If lost, nothing is said to the node, and Welcome's token resumes the connection for
-// as long as the actor's type allows.
+// Next still returns earlier events of the connection, including events of its own calls. If lost
+// is true, the node is not notified, and Welcome's token can resume the connection for as long as
+// the actor's type allows.
 func (cn *Connection) Close(ctx context.Context, lost bool) error {
 	cn.mu.Lock()
 	cn.closing = true
@@ -233,8 +232,8 @@ func (cn *Connection) Close(ctx context.Context, lost bool) error {
 	return err
 }
 
-// part takes what the node still sends on a connection that it has ended: the events that were
-// there before, and its bye.
+// part waits for the last messages of a connection that the node has ended: earlier events, and the
+// bye.
 func (cn *Connection) part(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, farewell)
 	defer cancel()
@@ -253,7 +252,7 @@ func (cn *Connection) run(ctx context.Context, s *socket) {
 		opened := time.Now()
 		e := cn.serve(ctx, s)
 		if e == nil && cn.leaving() {
-			e = contextError(ctx) // resuming would undo the close
+			e = contextError(ctx) // a resume would undo the close
 		}
 		if e != nil {
 			cn.end(ctx, e)
@@ -261,9 +260,9 @@ func (cn *Connection) run(ctx context.Context, s *socket) {
 		}
 		lost := time.Now()
 		if lost.Sub(opened) > maxReconnectWait || cn.behind() {
-			// Only a socket that lasted shows that the node is well: two clients that take a
-			// connection from each other, or a node that refuses what it just accepted, must not be
-			// hurried.
+			// Only a socket that lasted shows that the node is well. Two clients that take a
+			// connection from each other must not hurry, nor must retries at a node that refuses a
+			// connection that it just accepted.
 			attempt = 0
 		}
 		asked := time.Duration(0)
@@ -298,8 +297,8 @@ func (cn *Connection) leaving() bool {
 	return cn.closing
 }
 
-// reconnectAfter is how long to wait before an attempt to connect again, from 1: a random time, but
-// at least what the node asks for, within maxReconnectWait.
+// reconnectAfter returns how long to wait before an attempt to connect again, counted from 1: a
+// random time, or longer if the node asks for it, up to maxReconnectWait.
 func reconnectAfter(attempt int, asked time.Duration) time.Duration {
 	most := maxReconnectWait
 	if shift := attempt - 1; shift < 16 {
@@ -308,7 +307,7 @@ func reconnectAfter(attempt int, asked time.Duration) time.Duration {
 	return min(max(most/2+mathrand.N(most/2)+1, asked), maxReconnectWait)
 }
 
-// end notes why the connection is over and answers what waits.
+// end records why the connection is over and answers the waiting calls.
 func (cn *Connection) end(ctx context.Context, e *host.Error) {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()

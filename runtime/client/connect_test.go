@@ -93,7 +93,7 @@ func TestAConnectionThatIsGoneIsMadeAnew(t *testing.T) {
 		s.emit(1)
 		time.Sleep(time.Hour) // longer than the grace of a connection
 		s.start()
-		time.Sleep(10 * time.Second) // is enough to notice that the node is back
+		time.Sleep(10 * time.Second) // enough to find that the node is back
 		lines := s.asked("connect")
 		want := `params={"a":1} events=["said"] token="` + was.Token + `" after=1@`
 		fatalIf(t, !strings.Contains(lines[len(lines)-1], want), "%q", lines)
@@ -154,7 +154,7 @@ func TestAReaderThatIsBehindDoesNotCostCallsThatCannotBeRepeated(t *testing.T) {
 		go func() { answered <- errOf(call(cn, t.Context(), "echo", `"long"`, "")) }()
 		s.emitLarge()
 		got := uint64(0)
-		for { // all that was held
+		for { // all held events
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			d, err := cn.Next(ctx)
 			cancel()
@@ -191,7 +191,7 @@ func TestAConnectionIsLeftTakenUpAndEnded(t *testing.T) {
 		ended := s.asked("disconnect")
 		errorIf(t, len(ended) != 0, "a lost connection was ended: %q", ended)
 
-		token := cn.Welcome().Token // with which another program goes on
+		token := cn.Welcome().Token // another program continues with it
 		s.emit(3)
 		again := s.connect(c, host.ConnectRequest{Token: token, After: 2, HasAfter: true})
 		w := again.Welcome()
@@ -252,7 +252,7 @@ func TestConnectingDistinguishesRefusalsFromOutages(t *testing.T) {
 					}
 					errorIf(t, s.tries != tries, "%d tries, want %d", s.tries, tries)
 				})
-				// The same while it reconnects: an outage is waited for, a refusal ends it.
+				// The same while it reconnects: it waits during an outage, and a refusal ends it.
 				onStage(t, client.Options{MaxOutage: time.Minute}, func(t *testing.T, s *stage, c *client.Client) {
 					cn := s.connect(c, said)
 					s.onUpgrade(answer)
@@ -365,7 +365,7 @@ func TestGarbageIsALossOfTheSocket(t *testing.T) {
 		s.instead(3, func(try int, p peer) {
 			p.says(welcome)
 			p.reads()
-			// What a newer node may send is skipped.
+			// The client skips messages of a newer node.
 			p.says(`{"news":{"of":"later"}}`, []string{"\x00", `{"id":"x"}`, `{"time":7}`}[try-1])
 			p.reads()
 		})

@@ -15,8 +15,8 @@ import (
 // ExportSQL writes an actor's SQLite database to w, as it is at one commit. It does not wake the
 // actor. The error code is NotFound if the actor or its database does not exist.
 //
-// After an error w has got a part that is not a database, or nothing. The client tries again as
-// long as it is nothing.
+// After an error w holds nothing, or a part that is not a database. The client retries only while w
+// holds nothing.
 func (c *Client) ExportSQL(ctx context.Context, a host.Address, w io.Writer) error {
 	path, e := actorPath(a)
 	if e != nil {
@@ -50,7 +50,7 @@ func (c *Client) ExportSQL(ctx context.Context, a host.Address, w io.Writer) err
 	return nil
 }
 
-// A download counts what is written and keeps why it could not be.
+// A download counts the bytes written and keeps the error of a failed write.
 type download struct {
 	w   io.Writer
 	n   int64
@@ -66,14 +66,14 @@ func (d *download) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// ImportSQL replaces an actor's SQLite database by the file, in one commit, and creates the actor
-// if need be. The reason is logged at the node: 1 to 1,024 bytes. The error code is InvalidArgument
-// for a file that is not a sound database or that cannot be read, TooLarge and QuotaExceeded for
-// one that does not fit.
+// ImportSQL replaces an actor's SQLite database with the file, in one commit, and creates the actor
+// if necessary. The node logs the reason, which has 1 to 1,024 bytes. The error code is
+// InvalidArgument if the file is not a sound database or cannot be read, and TooLarge or
+// QuotaExceeded if it does not fit.
 //
-// It tries again if the attempt before did nothing, and if the file is an io.Seeker or nothing of
-// it was read. It does not if the connection is lost, because a repeat would undo later changes:
-// ask for the status. ImportSQL no longer reads the file when it returns.
+// It tries again if the last attempt did nothing, and if the file is an io.Seeker or no byte of it
+// was read. It does not try again after a lost connection, because a repeat would undo later
+// changes: check the status then. ImportSQL does not read the file after it returns.
 func (c *Client) ImportSQL(ctx context.Context, a host.Address, file io.Reader,
 	reason string) (host.SQLStatusOutput, error) {
 	var out host.SQLStatusOutput
@@ -100,18 +100,17 @@ func (c *Client) ImportSQL(ctx context.Context, a host.Address, file io.Reader,
 	return out, nil
 }
 
-// An upload is a file that is the body of a request. net/http may go on reading a body when there
-// is an answer already, so each attempt has a body of its own, and only that of the last one reads
-// the file.
+// An upload is a file that is the body of a request. net/http may continue to read a body after the
+// answer, so each attempt has its own body, and only the body of the last attempt reads the file.
 type upload struct {
 	file   io.Reader
 	seeker io.Seeker // nil if the file cannot be read anew
-	start  int64     // where in the file the body begins
+	start  int64     // the position in the file where the body begins
 	size   int64     // -1 if it is not known
 
 	mu      sync.Mutex
-	attempt int   // counts; only the body of the last one reads
-	read    bool  // something of it
+	attempt int   // a count; only the body of the last attempt reads
+	read    bool  // a part was read
 	fault   error // why the file could not be read
 }
 
@@ -121,7 +120,7 @@ func newUpload(file io.Reader) *upload {
 	if !ok {
 		return u
 	}
-	// A pipe is a file that cannot be sought in.
+	// A pipe is a file in which Seek fails.
 	start, err := s.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return u
@@ -135,7 +134,7 @@ func newUpload(file io.Reader) *upload {
 	return u
 }
 
-// body is the body of the next attempt.
+// body returns the body of the next attempt.
 func (u *upload) body() io.ReadCloser {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -150,7 +149,7 @@ func (u *upload) close() {
 	u.attempt++
 }
 
-// rewind makes the file as it was and reports whether it could. A nil upload always can.
+// rewind seeks the file back to its start and reports whether it could. A nil upload always can.
 func (u *upload) rewind() bool {
 	if u == nil {
 		return true

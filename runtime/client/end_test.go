@@ -111,7 +111,7 @@ func TestAnswersAreReadWithCare(t *testing.T) {
 			io.WriteString(w, body[len(body)/2:])
 		}, o).Lookup(t.Context(), room)
 	}
-	// Without an error of Cairn, a status says little.
+	// Without an error of Cairn, only the status counts.
 	for status, want := range map[int]host.Code{
 		301: host.Internal, 404: host.Internal, 500: host.Internal, 401: host.Unauthenticated, 403: host.PermissionDenied,
 		413: host.InvalidArgument, 429: host.Overloaded, 502: host.Unavailable, 504: host.Unavailable,
@@ -166,7 +166,7 @@ func FuzzEveryKeyRoundTrips(f *testing.F) {
 		got := n.Requests()[0]
 		errorIf(t, got.Type != typ || !slices.Equal(got.Key, key) || got.Method != method,
 			"sent %q %q %q, arrived %q %q %q", typ, key, method, got.Type, got.Key, got.Method)
-		// Whatever resolves dot segments or merges slashes on the way must leave the path alone.
+		// Proxies that resolve dot segments or merge slashes must not change the path.
 		path, err := client.Path(at)
 		must(t, err)
 		cleaned := (&url.URL{Path: "/"}).JoinPath(path).EscapedPath()
@@ -190,7 +190,7 @@ func TestRetries(t *testing.T) {
 		do            func(*client.Client, context.Context) error
 		attempts      int
 		before, after func(int) error
-		answer        func(n int) error // of the node instead, at its nth request
+		answer        func(n int) error // replaces the node's answer to its nth request
 		sent          int
 		code          host.Code
 		retryable     bool

@@ -14,17 +14,17 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A failure is how one attempt ended badly.
+// A failure is the error of one attempt.
 type failure struct {
 	err *host.Error
-	// nothing reports whether the attempt did nothing at the node, lost whether its outcome is
-	// unknown. Neither means that the node's answer is final.
+	// nothing means that the attempt did nothing at the node, lost that its outcome is unknown. If
+	// both are false, the node's answer is final.
 	nothing, lost bool
 	// after is how long the node asks to wait.
 	after time.Duration
 }
 
-// sendFailure is the failure of a request that got no complete response.
+// sendFailure returns the failure of a request without a complete response.
 func sendFailure(ctx context.Context, err error) *failure {
 	switch {
 	case ctx.Err() != nil:
@@ -36,13 +36,13 @@ func sendFailure(ctx context.Context, err error) *failure {
 	return &failure{err: host.Errorf(host.Unavailable, "the connection to the node was lost: %v", err), lost: true}
 }
 
-// notSent reports whether err says that no connection came about.
+// notSent reports whether err says that there was no connection.
 func notSent(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// contextError is the error of a context that ended.
+// contextError returns the error of a context that ended.
 func contextError(ctx context.Context) *host.Error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return host.Errorf(host.DeadlineExceeded, "the caller's deadline passed")
@@ -50,7 +50,7 @@ func contextError(ctx context.Context) *host.Error {
 	return host.Errorf(host.Canceled, "the caller gave up")
 }
 
-// answerFailure is the failure that a response with an error status stands for.
+// answerFailure returns the failure of a response with an error status.
 func answerFailure(status int, h http.Header, body []byte) *failure {
 	f := &failure{}
 	if s, err := strconv.Atoi(h.Get("Retry-After")); err == nil && s > 0 {
@@ -61,8 +61,8 @@ func answerFailure(status int, h http.Header, body []byte) *failure {
 		f.err, f.nothing = e, e.Retryable
 		return f
 	}
-	// The answer is not from a node, but from a proxy or a server at a wrong base URL. Its 404 must
-	// not look like a missing actor.
+	// The answer is from a proxy or a server at a wrong base URL, not from a node. Its 404 must not
+	// look like a missing actor.
 	code := host.Internal
 	switch status {
 	case http.StatusUnauthorized:
@@ -82,7 +82,7 @@ func answerFailure(status int, h http.Header, body []byte) *failure {
 	return f
 }
 
-// excerpt is the beginning of a body, for a message.
+// excerpt returns the beginning of a body, for a message.
 func excerpt(body []byte) string {
 	const most = 120
 	body = bytes.TrimSpace(body)

@@ -11,19 +11,19 @@ import (
 	"github.com/cairn-run/cairn/actor/host/audit"
 )
 
-// A flight is a request over a connection that is not answered yet. Its fields are guarded by
-// Connection.mu, except that done is received from without it.
+// A flight is a request over a connection that is not answered yet. Connection.mu guards its
+// fields, except receiving from done.
 type flight struct {
 	id    uint64
 	frame []byte
-	// again allows to send it over another socket after one whose loss left its outcome unknown.
+	// again allows another send, over the next socket, after a loss that left the outcome unknown.
 	again bool
-	// sends counts the sockets that it was, or may have been, sent over.
+	// sends counts the sockets over which it was, or may have been, sent.
 	sends int
 	done  chan landing // capacity 1
 }
 
-// A landing is how a flight ended.
+// A landing is the result of a flight.
 type landing struct {
 	reply host.Reply
 	err   *host.Error
@@ -31,7 +31,7 @@ type landing struct {
 
 func (f *flight) settle(e *host.Error) { f.done <- landing{err: e} }
 
-// outcomeUnknown is the error of a call that was sent and not answered.
+// outcomeUnknown returns the error of a call that was sent and not answered.
 func outcomeUnknown(why string) *host.Error {
 	return host.Errorf(host.Unavailable,
 		"the connection was lost before the answer came, so the outcome is unknown: %s", why)
@@ -69,7 +69,7 @@ func (cn *Connection) Call(ctx context.Context, r *host.Request) (host.Reply, er
 	return cn.send(ctx, &m, again || m.IdempotencyKey != "")
 }
 
-// Subscribe adds events to what the connection brings.
+// Subscribe adds events to the subscriptions of the connection.
 func (cn *Connection) Subscribe(ctx context.Context, events ...string) error {
 	return cn.resubscribe(ctx, &outgoing{Subscribe: events}, events, func() {
 		for _, name := range events {
@@ -80,14 +80,14 @@ func (cn *Connection) Subscribe(ctx context.Context, events ...string) error {
 	})
 }
 
-// Unsubscribe removes events from what the connection brings.
+// Unsubscribe removes events from the subscriptions of the connection.
 func (cn *Connection) Unsubscribe(ctx context.Context, events ...string) error {
 	return cn.resubscribe(ctx, &outgoing{Unsubscribe: events}, events, func() {
 		cn.events = slices.DeleteFunc(cn.events, func(name string) bool { return slices.Contains(events, name) })
 	})
 }
 
-// resubscribe sends a change of the subscriptions and notes it once it is confirmed.
+// resubscribe sends a change of the subscriptions and records it once it is confirmed.
 func (cn *Connection) resubscribe(ctx context.Context, m *outgoing, events []string, confirmed func()) error {
 	if e := eventNames(events); e != nil {
 		return e
@@ -104,8 +104,8 @@ func (cn *Connection) resubscribe(ctx context.Context, m *outgoing, events []str
 	return nil
 }
 
-// send sends a request until it has an answer that counts: once more, and again, if the node says
-// that it did nothing.
+// send sends a request until its answer is final. It sends it again if the node says that it did
+// nothing.
 func (cn *Connection) send(ctx context.Context, m *outgoing, again bool) (host.Reply, error) {
 	for attempt := 1; ; attempt++ {
 		reply, e := cn.once(ctx, m, again)
@@ -123,7 +123,7 @@ func (cn *Connection) send(ctx context.Context, m *outgoing, again bool) (host.R
 	}
 }
 
-// once sends a request and waits for its answer, over as many sockets as that takes.
+// once sends a request and waits for its answer, over one or more sockets.
 func (cn *Connection) once(ctx context.Context, m *outgoing, again bool) (host.Reply, *host.Error) {
 	if ctx.Err() != nil {
 		return host.Reply{}, contextError(ctx)
@@ -173,7 +173,7 @@ func wake(signal chan struct{}) {
 	}
 }
 
-// nextFlight takes the next request to be sent. After it the request counts as sent.
+// nextFlight takes the next request from the queue. It then counts as sent.
 func (cn *Connection) nextFlight() *flight {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
@@ -189,7 +189,7 @@ func (cn *Connection) nextFlight() *flight {
 	return nil
 }
 
-// landed passes an answer to its waiter, if it still waits.
+// landed passes an answer to its waiter, if there still is one.
 func (cn *Connection) landed(m *incoming) {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
@@ -202,7 +202,7 @@ func (cn *Connection) landed(m *incoming) {
 	if l.err != nil {
 		l.reply = host.Reply{}
 		if f.sends > 1 && l.err.Retryable {
-			// This time nothing was done, but over an earlier socket it was perhaps.
+			// This attempt did nothing, but one over an earlier socket may have.
 			c := *l.err
 			c.Retryable = false
 			l.err = &c
@@ -212,8 +212,8 @@ func (cn *Connection) landed(m *incoming) {
 	cn.catchUp()
 }
 
-// grounded handles the loss of the socket: it queues requests that may be sent again in their
-// order, and answers others. If the socket was closed because a message was too long, this is
+// grounded handles the loss of the socket: it queues, in order, the requests that may be sent
+// again, and answers the others. If the socket was closed because a message was too long, this was
 // presumably the longest request.
 //
 // REQUIRES: cn.mu
@@ -240,7 +240,7 @@ func (cn *Connection) grounded(b *breach) {
 }
 
 // refuseLongest answers the longest request that was sent. The cause names the node's limit if the
-// node told it.
+// node sent it.
 //
 // REQUIRES: cn.mu
 func (cn *Connection) refuseLongest(cause *host.Error) {

@@ -109,8 +109,8 @@ func TestAMessageThatIsTooLongIsRefusedAndTheRestGoesOn(t *testing.T) {
 		must(t, <-answered)
 		n := len(s.asked("connect")) // the third if the close was lost because the client was writing
 		errorIf(t, n != 2 && n != 3, "%q", s.asked("connect"))
-		// The node closes the connection while the client may still write, so its last word may not
-		// come whole.
+		// The node closes the connection while the client may still write, so its last message may
+		// be incomplete.
 		for named, code := range map[bool]host.Code{true: host.TooLarge, false: host.InvalidArgument} {
 			s.instead(1, func(_ int, p peer) {
 				p.says(welcome)

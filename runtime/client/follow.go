@@ -11,13 +11,13 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A follower reads server-sent events of one connection after the other. One goroutine uses it.
+// A follower reads server-sent events over successive connections. One goroutine uses it.
 type follower struct {
 	c      *Client
 	q      request     // of each connection
 	opened func()      // called for each connection; may be nil
 	conn   *sse        // nil while there is none
-	id     string      // of the last event, which the node is told when it is connected to again
+	id     string      // of the last event, sent to the node with the next connection
 	fault  *host.Error // why it has ended
 }
 
@@ -34,7 +34,7 @@ func (w *follower) start(ctx context.Context) error {
 	}
 }
 
-// cause is why something has failed: the end of its context, or the failure.
+// cause returns the context's error if it has ended, or else the failure's error.
 func cause(ctx context.Context, f *failure) *host.Error {
 	if ctx.Err() != nil {
 		return contextError(ctx)
@@ -42,7 +42,7 @@ func cause(ctx context.Context, f *failure) *host.Error {
 	return f.err
 }
 
-// open connects. The connection lasts until it is closed, or ctx ends while it is being made.
+// open connects. The connection lasts until it is closed, or ctx ends during open.
 func (w *follower) open(ctx context.Context) *failure {
 	q := w.q
 	q.header = w.c.header()
@@ -76,8 +76,8 @@ func (w *follower) Close() {
 	}
 }
 
-// next gives events to f until it reports that it has something for the reader. It connects again
-// if the connection is lost.
+// next calls f with events until f returns told, which means that the reader has a result. It
+// connects again if the connection is lost.
 func (w *follower) next(ctx context.Context, f func(name string, data []byte) (told bool, err error)) error {
 	lost := time.Now()
 	for attempt := 1; w.fault == nil; {
@@ -105,7 +105,7 @@ func (w *follower) next(ctx context.Context, f func(name string, data []byte) (t
 			return nil
 		case err == nil:
 		case ctx.Err() != nil:
-			w.Close() // it may have stopped within an event
+			w.Close() // the read may have stopped within an event
 			return contextError(ctx)
 		case errors.Is(err, errReconnect):
 			w.Close()
@@ -147,8 +147,8 @@ func (w *follower) event(ctx context.Context) (string, []byte, error) {
 	return name, data, err
 }
 
-// event reads an event. One without a name keeps the connection alive, or has an id. The error is
-// errReconnect if the stream ends and may be opened again.
+// event reads an event. An event without a name keeps the connection alive, or has an id. The error
+// is errReconnect if the stream ends and may be opened again.
 func (s *sse) event() (name string, data []byte, err error) {
 	id := ""
 	for {

@@ -83,7 +83,7 @@ func TestASubscriberIsToldThatItsPositionIsOfAnotherLife(t *testing.T) {
 		s.emit(2)
 		s.expect(stream, 1, 2)
 		synctest.Wait()
-		s.cut() // it goes on in the life that it is in now
+		s.cut() // it continues in the current life
 		s.emit(1)
 		s.expect(stream, 3, 3)
 	})
@@ -138,8 +138,8 @@ func TestAnOutageEndsWhatWaitsNoLonger(t *testing.T) {
 	})
 }
 
-// Whether on a node or over a client whose connections break, a feed has each change once and in
-// order.
+// A feed has each change once and in order, both on a node and over a client whose connections
+// break.
 func TestChangesAreFollowedOverConnectionsThatBreak(t *testing.T) {
 	onStage(t, client.Options{Token: "secret"}, func(t *testing.T, s *stage, c *client.Client) {
 		s.call("none", "")
@@ -204,11 +204,11 @@ func TestChangesAreFollowedOverConnectionsThatBreak(t *testing.T) {
 
 var rooms = actor.NewType[struct{}]("room")
 
-// A follower is a loop over changes, and what it has been told.
+// A follower is a loop over changes that records them.
 type follower struct {
 	mu    sync.Mutex
 	state map[string]kv.Entry
-	told  []string // since this was last asked for
+	told  []string // since the last call of news
 	err   error
 	over  sync.WaitGroup
 	stop  context.CancelFunc
@@ -245,7 +245,7 @@ func followStore(t *testing.T, store kv.Store, c kv.WatchConfig) *follower {
 	return f
 }
 
-// news is what was told since the last call.
+// news returns the changes since the last call.
 func (f *follower) news() string {
 	synctest.Wait()
 	f.mu.Lock()
@@ -255,8 +255,8 @@ func (f *follower) news() string {
 	return told
 }
 
-// Whether on a node or over a client whose connections break, a watcher is told each state that
-// lasts once, and what has gone meanwhile.
+// A watcher receives each lasting state once, and the removals of the meantime, both on a node and
+// over a client whose connections break.
 func TestAStoreIsWatchedOverConnectionsThatBreak(t *testing.T) {
 	onStage(t, client.Options{Token: "secret"}, func(t *testing.T, s *stage, c *client.Client) {
 		s.call("none", "")
@@ -301,7 +301,7 @@ func TestAStoreIsWatchedOverConnectionsThatBreak(t *testing.T) {
 			got := f.news()
 			errorIf(t, got != "[k c]=3, [k b] gone", "after an outage: %q", got)
 		}
-		s.restart(0) // of the gateway, which says so
+		s.restart(0) // of the gateway, which announces it
 		time.Sleep(5 * time.Second)
 		same("")
 		time.Sleep(time.Minute)
@@ -356,7 +356,7 @@ func TestWatchingEndsWithItsErrorAndItsContext(t *testing.T) {
 	})
 }
 
-// A follower of changes that connects again is told of the gap, before anything else changes.
+// A follower of changes that connects again receives the gap before any other change.
 func TestChangesAreFollowedOverALostConnection(t *testing.T) {
 	asked := 0
 	c := served(t, func(w http.ResponseWriter, r *http.Request) {
@@ -382,8 +382,8 @@ func TestChangesAreFollowedOverALostConnection(t *testing.T) {
 	errorIf(t, err != enough || !slices.Equal(told, want), "%q, %v", told, err)
 }
 
-// The clock of the client may be another than that of the node: the first connection begins at the
-// present of the node, and the next where the first did.
+// The clocks of client and node may differ. The first connection begins at the node's present, and
+// the next at the same time.
 func TestTheAuditLogIsFollowedByTheClockOfTheNode(t *testing.T) {
 	var asked []string
 	c := served(t, func(w http.ResponseWriter, r *http.Request) {
@@ -411,7 +411,7 @@ func TestTheAuditLogIsFollowedByTheClockOfTheNode(t *testing.T) {
 	errorIf(t, err != enough || !slices.Equal(asked, want), "%q, %v", asked, err)
 }
 
-// A connection that is lost is made again, and the reader is told that spans may be missing.
+// A lost connection is opened again, and the reader is told that spans may be missing.
 func TestSpansAreFollowedOverConnections(t *testing.T) {
 	const life = "0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14"
 	connections := 0

@@ -28,7 +28,7 @@ import (
 
 var drawers = actor.NewType[struct{}]("drawer")
 
-// drawer returns the key-value store of an actor behind a gateway, and what carries the requests.
+// drawer returns the key-value store of an actor behind a gateway, and the wire for the requests.
 func drawer(t *testing.T) (kv.Store, *wire) {
 	t.Helper()
 	behavior := actor.Define(drawers, actor.Spec[struct{}]{OpenKV: true}).Behavior()
@@ -36,7 +36,7 @@ func drawer(t *testing.T) (kv.Store, *wire) {
 	return drawers.Ref(c, "a/b").KV(), w
 }
 
-// What actor/kv promises holds over a client.
+// A client keeps the promises of actor/kv.
 func TestAKeyValueStoreIsUsedOverAClient(t *testing.T) {
 	store, _ := drawer(t)
 	ctx := t.Context()
@@ -93,7 +93,7 @@ func TestAKeyValueStoreIsUsedOverAClient(t *testing.T) {
 	errorIf(t, err != nil || len(all[1].Value.Data) != 1<<20, "%v", err)
 }
 
-// A commit whose answer is lost is repeated, and done once; reads are simply repeated.
+// A commit whose answer is lost is repeated and takes effect once. Reads are simply repeated.
 func TestALostCommitIsDoneOnce(t *testing.T) {
 	store, w := drawer(t)
 	w.after = func(attempt int) error {
@@ -111,7 +111,7 @@ func TestALostCommitIsDoneOnce(t *testing.T) {
 		"%d attempts: %v", w.attempts, w.headers)
 }
 
-// withToken returns a client with a token of the room, its text, and what revokes it.
+// withToken returns a client with a token of the room, its text, and a function to revoke it.
 func (s *stage) withToken(operator *client.Client, config kv.TokenConfig) (c *client.Client, text string, revoke func()) {
 	s.t.Helper()
 	all := rooms.Ref(operator, "a").KV()
@@ -126,8 +126,8 @@ func (s *stage) withToken(operator *client.Client, config kv.TokenConfig) (c *cl
 	}
 }
 
-// A client with a token of the actor does what that allows, and its watch ends for good with the
-// token.
+// A client with a token of the actor does what the token allows, and its watch ends for good with
+// the token.
 func TestAClientMayHaveATokenOfTheActor(t *testing.T) {
 	onStage(t, client.Options{}, func(t *testing.T, s *stage, operator *client.Client) {
 		s.call("none", "")
@@ -154,8 +154,8 @@ func TestAClientMayHaveATokenOfTheActor(t *testing.T) {
 	})
 }
 
-// A token with the right inspect opens what shows its actor, and nothing that changes it. What it
-// follows ends with the token.
+// A token with the right inspect can read its actor and not change it. Streams opened with it end
+// with the token.
 func TestATokenMayInspectItsActor(t *testing.T) {
 	onStage(t, client.Options{}, func(t *testing.T, s *stage, operator *client.Client) {
 		ctx := t.Context()
@@ -194,7 +194,7 @@ type databases struct {
 	reason   string
 	attempts int
 	fail     func(attempt int) error
-	// cut ends an export after so many bytes, with an error.
+	// cut is the number of bytes after which an export ends with an error.
 	cut int
 }
 
@@ -280,14 +280,14 @@ func TestAnImportIsRepeatedIfNothingWasDoneAndTheFileCanBeReadAgain(t *testing.T
 	d := &databases{fail: first(2, host.Errorf(host.Overloaded, "not now").Retry())}
 	c := serveDatabases(t, d)
 	in := strings.NewReader("xyz")
-	in.ReadByte() // what stands before the position is not the file
+	in.ReadByte() // bytes before the position are not part of the file
 	must(t, errOf(c.ImportSQL(t.Context(), room, in, "r")))
 	errorIf(t, string(d.file) != "yz" || d.attempts != 3, "%q, %d attempts", d.file, d.attempts)
 	d.attempts = 0
 	wantCode(t, errOf(c.ImportSQL(t.Context(), room, io.MultiReader(strings.NewReader("xyz")), "r")), host.Overloaded)
 	errorIf(t, d.attempts != 1, "%d attempts", d.attempts)
 
-	// A file that cannot be read is not the fault of the node, and what is refused is not sent.
+	// An unreadable file is not the node's fault, and a refused file is not sent.
 	d.fail = nil
 	err := errOf(c.ImportSQL(t.Context(), room, iotest.ErrReader(errors.New("disk on fire")), "r"))
 	wantCode(t, err, host.InvalidArgument)
@@ -320,7 +320,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// net/http may go on reading the body of a request that is answered already.
+// net/http may continue to read the body of an answered request.
 func TestOnlyTheLastAttemptReadsTheFile(t *testing.T) {
 	answer := func(status int, body string) *http.Response {
 		return &http.Response{StatusCode: status, ContentLength: -1, Body: io.NopCloser(strings.NewReader(body))}

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// subprotocol is what client and node speak over a WebSocket; docs/http.md describes it.
+// subprotocol is the protocol of client and node over a WebSocket; docs/http.md describes it.
 const subprotocol = "cairn.v1"
 
 // An outgoing message: the connect message, or a request with an id.
@@ -34,7 +34,7 @@ type connectMessage struct {
 	Life   string          `json:"life,omitempty"`
 }
 
-// encode makes the frame of a message. Raw JSON in it keeps its characters as they were written.
+// encode makes the frame of a message. Raw JSON in it keeps its characters as written.
 func (m *outgoing) encode() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -45,8 +45,8 @@ func (m *outgoing) encode() ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// An incoming message: one of a welcome, a bye, an answer to the request ID, an event and a gap.
-// Whatever else a newer node sends has none of these members and is skipped.
+// An incoming message: a welcome, a bye, an answer to the request ID, an event or a gap. Other
+// messages, from a newer node, have none of these members and are skipped.
 type incoming struct {
 	Welcome *host.Welcome `json:"welcome"`
 	Bye     *host.Error   `json:"bye"`
@@ -67,7 +67,7 @@ type incoming struct {
 	} `json:"gap"`
 }
 
-// decode reads a frame. Errors in it get a code that is known.
+// decode reads a frame. Its errors get a known code.
 func decode(frame []byte) (*incoming, error) {
 	m := new(incoming)
 	if err := json.Unmarshal(frame, m); err != nil {
@@ -77,7 +77,7 @@ func decode(frame []byte) (*incoming, error) {
 	return m, nil
 }
 
-// known returns e with a code of package host: a code of a later version counts as internal.
+// known returns e with a code of package host; the code of a later version becomes internal.
 func known(e *host.Error) *host.Error {
 	if e == nil || e.Code.Known() {
 		return e
@@ -87,7 +87,7 @@ func known(e *host.Error) *host.Error {
 	return &c
 }
 
-// delivered is the event that a message holds, without its life.
+// delivered returns the event in a message, without its life.
 func (m *incoming) delivered() host.EmittedEvent {
 	return host.EmittedEvent{Sequence: m.Sequence, Version: m.Version, Name: m.Event, Time: m.Time, Data: m.Data}
 }

@@ -24,8 +24,8 @@ func TestMessagesKeepRawJSONAsItIsWritten(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever a node sends is an error or a message whose errors have codes that are
-// known, and that is read the same once more.
+// FuzzDecode checks that any frame is an error or a message. The message's errors have known codes,
+// and it decodes to the same again.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"welcome":{"connection":"c","token":"t","cursor":17,"resumed":true,"events":["said"]}}`,

@@ -20,17 +20,16 @@ const (
 
 // Options configure a Client. The zero value is legal.
 type Options struct {
-	// Token is sent as "Authorization: Bearer <token>", if not "": that of the node, or one of the
-	// only actor whose key-value store the client uses. Plain HTTP exposes it to the network.
+	// Token, if not "", is sent as "Authorization: Bearer <token>": the node's token, or one of the
+	// actor whose key-value store alone the client uses. Plain HTTP exposes it to the network.
 	Token string
 	// Header is sent with every request, for example for a proxy. It cannot replace headers that
 	// the client sets.
 	Header http.Header
-	// HTTPClient sends the requests. It must not have a Timeout, which would cut event streams off.
-	// Nil means a client of its own, which keeps up to 256 idle connections and follows no
-	// redirects.
+	// HTTPClient sends the requests. It must not have a Timeout, which would end event streams. Nil
+	// means a new client, which keeps up to 256 idle connections and follows no redirects.
 	HTTPClient *http.Client
-	// Attempts is how often a request is sent at most, if attempts before fail in a way that allows
+	// Attempts bounds how often a request is sent, if earlier attempts fail in a way that allows
 	// another: 5 by default. 1 sends each request once and adds no idempotency keys.
 	Attempts int
 	// Backoff is the longest wait before the second attempt; it doubles for each further one up to
@@ -39,11 +38,11 @@ type Options struct {
 	Backoff, MaxBackoff time.Duration
 	// ReplyBytes bounds a reply and a single event: 64 MiB by default.
 	ReplyBytes int64
-	// StreamSilence is after how long without a byte an event stream counts as dead and is opened
-	// anew: 45 s by default, three of the node's heartbeats.
+	// StreamSilence is the time without a byte after which an event stream counts as dead and is
+	// opened again: 45 s by default, three of the node's heartbeats.
 	StreamSilence time.Duration
-	// MaxOutage ends an event stream that could not be opened anew for so long. 0 tries on until
-	// the stream is closed.
+	// MaxOutage ends an event stream that could not be opened again for that long. 0 means to try
+	// until the stream is closed.
 	MaxOutage time.Duration
 }
 
@@ -64,7 +63,7 @@ func setDefault[T int | int64 | time.Duration](field *T, value T) {
 	}
 }
 
-// Validate reports every fault of o at once, or nil. It expects what EnsureDefaults returns.
+// Validate returns every fault of o in one error, or nil. Call EnsureDefaults before.
 func (o Options) Validate() error {
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {
@@ -84,7 +83,7 @@ func (o Options) Validate() error {
 	return errors.Join(faults...)
 }
 
-// printable reports whether s can be a header's value as it is.
+// printable reports whether s can be a header's value unchanged.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {

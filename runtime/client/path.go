@@ -9,11 +9,11 @@ import (
 )
 
 // Path returns the path of an actor below a node's base URL, percent-encoded: /actors/{type}/{key
-// parts...}/-/. The error code is InvalidArgument if the type is empty or something is not valid
-// UTF-8.
+// parts...}/-/. The error code is InvalidArgument if the type is empty, or if the type or a key
+// part is not valid UTF-8.
 //
 // Key parts that are empty, ".", ".." or "-", or that begin with "~", get a "~" in front:
-// percent-encoding alone does not protect them from clients and proxies that clean paths up.
+// percent-encoding alone does not protect them from clients and proxies that clean paths.
 func Path(a host.Address) (string, error) {
 	p, err := actorPath(a)
 	if err != nil {

@@ -15,16 +15,16 @@ import (
 	"github.com/cairn-run/cairn/actor/host/audit"
 )
 
-// A request is what can be sent more than once.
+// A request is an HTTP request that can be sent more than once.
 type request struct {
 	method, path string
 	header       http.Header
 	body         []byte
-	// file is the body instead, if it is not nil.
+	// file, if not nil, is the body instead.
 	file *upload
 	// again allows another attempt after one whose outcome is unknown.
 	again bool
-	// gone are the codes that are a success after an attempt whose outcome is unknown.
+	// gone are the codes that mean success after an attempt whose outcome is unknown.
 	gone []host.Code
 }
 
@@ -37,7 +37,7 @@ type answer struct {
 // newKey makes an unused idempotency key.
 func newKey() string { return rand.Text() }
 
-// header makes the header that all requests have.
+// header makes the header of all requests.
 func (c *Client) header() http.Header {
 	h := make(http.Header, len(c.opts.Header)+4)
 	for name, values := range c.opts.Header {
@@ -49,19 +49,19 @@ func (c *Client) header() http.Header {
 	return h
 }
 
-// send sends a request until it has an answer that counts.
+// send sends a request until its answer is final.
 func (c *Client) send(ctx context.Context, q *request) (answer, *failure) {
 	var a answer
 	f := c.repeat(ctx, q, func() (f *failure) {
 		if a, f = c.once(ctx, q); f != nil {
-			a.header = http.Header{} // of an attempt that failed and may count all the same
+			a.header = http.Header{} // the failed attempt may still count as a success
 		}
 		return f
 	})
 	return a, f
 }
 
-// repeat makes attempts at a request until one counts.
+// repeat makes attempts at a request until one is final.
 func (c *Client) repeat(ctx context.Context, q *request, try func() *failure) *failure {
 	lost := false
 	for attempt := 1; ; attempt++ {
@@ -74,11 +74,11 @@ func (c *Client) repeat(ctx context.Context, q *request, try func() *failure) *f
 		case q.method == http.MethodGet:
 			f.err.Retryable = f.err.Retryable || f.lost
 		case lost:
-			// This attempt may have done nothing, but an earlier one did perhaps.
+			// This attempt may have done nothing, but an earlier one may have done something.
 			f.err.Retryable = false
 		}
 		if f.err.Code == host.ActorPaused || f.err.Code == host.ActorFailed && f.after > c.opts.MaxBackoff {
-			return f // until a person does something about it; that is for the caller to wait for, or not
+			return f // until a person acts; the caller decides whether to wait for that
 		}
 		if attempt >= c.opts.Attempts || !f.nothing && !(f.lost && q.again) || !q.file.rewind() {
 			return f
@@ -91,8 +91,8 @@ func (c *Client) repeat(ctx context.Context, q *request, try func() *failure) *f
 	}
 }
 
-// wait is how long to wait after an attempt: a random part of the exponential backoff, but at least
-// as long as the node asks, within MaxBackoff.
+// wait returns how long to wait after an attempt: a random part of the exponential backoff, or
+// longer if the node asks for it, up to MaxBackoff.
 func (c *Client) wait(attempt int, asked time.Duration) time.Duration {
 	most := c.opts.MaxBackoff
 	if shift := attempt - 1; shift < 32 {
@@ -115,8 +115,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// do sends a request once and returns the response, whose body is open, if its status is one of
-// success.
+// do sends a request once and returns the response if its status means success. Its body is open.
 func (c *Client) do(ctx context.Context, q *request) (*http.Response, *failure) {
 	r, err := http.NewRequestWithContext(ctx, q.method, c.base+q.path, nil)
 	if err != nil {
@@ -142,7 +141,7 @@ func (c *Client) do(ctx context.Context, q *request) (*http.Response, *failure) 
 		return res, nil
 	}
 	defer res.Body.Close()
-	const most = 1 << 20 // an error is short; whatever else this is need not be read to its end
+	const most = 1 << 20 // an error is short; other bodies need not be read to their end
 	body, err := io.ReadAll(io.LimitReader(res.Body, most))
 	if err != nil {
 		return nil, sendFailure(ctx, err)
@@ -167,7 +166,7 @@ func (c *Client) once(ctx context.Context, q *request) (answer, *failure) {
 	case n > 0 && n <= 1<<20:
 		a.body = make([]byte, n)
 		if _, err = io.ReadFull(res.Body, a.body); err == nil {
-			// net/http takes the connection back only once it has seen the end.
+			// net/http reuses the connection only after reading the end.
 			_, err = io.Copy(io.Discard, res.Body)
 		}
 	default:
@@ -184,7 +183,7 @@ func (c *Client) once(ctx context.Context, q *request) (answer, *failure) {
 	return a, nil
 }
 
-// tooLong is the failure for a reply of at least actual bytes.
+// tooLong returns the failure for a reply of at least actual bytes.
 func tooLong(limit, actual int64) *failure {
 	e := host.OverLimit("reply", limit, actual)
 	e.Message = fmt.Sprintf("the reply is longer than %d bytes; what was called is done", limit)

@@ -30,7 +30,7 @@ var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
 
-// wantCode makes the test fail if the code of an error is another; that of nil is "".
+// wantCode fails the test if the code of an error differs; the code of nil is "".
 func wantCode(t testing.TB, err error, code host.Code, where ...any) {
 	if host.CodeOf(err) != code {
 		t.Helper()
@@ -38,7 +38,7 @@ func wantCode(t testing.TB, err error, code host.Code, where ...any) {
 	}
 }
 
-// errSeen is what a node answers that is only to note the requests.
+// errSeen is the answer of a node that only records requests.
 var errSeen = host.Errorf(host.NotFound, "seen")
 
 // refusing is a node that fails each operation.
@@ -46,12 +46,12 @@ func refusing(err error) *hosttest.Recorder {
 	return &hosttest.Recorder{Before: func(context.Context, string, *host.Request) error { return err }}
 }
 
-// A wire hands requests to a handler the way they would arrive at a server: as a request line and a
+// A wire passes requests to a handler as they would arrive at a server: as a request line and a
 // header.
 type wire struct {
 	t       testing.TB
 	handler http.Handler
-	// before, if set, may fail an attempt before it arrives, after before its answer comes back.
+	// before, if set, may fail an attempt before it arrives, after before its answer returns.
 	before, after func(attempt int) error
 	attempts      int
 	headers       []http.Header
@@ -85,7 +85,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return rec.Result(), nil
 }
 
-// connect returns a client of a node behind a gateway, and what carries the requests.
+// connect returns a client of a node behind a gateway, and the wire for the requests.
 func connect(t testing.TB, n *hosttest.Recorder, o client.Options, behaviors ...*host.Behavior) (*client.Client, *wire) {
 	t.Helper()
 	f, err := serve.New(serve.Options{Token: "secret", Behaviors: behaviors})
@@ -98,7 +98,7 @@ func connect(t testing.TB, n *hosttest.Recorder, o client.Options, behaviors ...
 	return c, w
 }
 
-// first is for the attempts that fail: the first n.
+// first returns a function that fails the first n attempts.
 func first(n int, err error) func(int) error {
 	return func(attempt int) error {
 		if attempt <= n {
@@ -122,7 +122,7 @@ func served(t *testing.T, h http.HandlerFunc, o client.Options) *client.Client {
 	return c
 }
 
-// keeping is a type of rooms that keep a number of events.
+// keeping returns a type of rooms that keep a number of events.
 func keeping(events int) *host.Behavior {
 	b := hosttest.Room()
 	b.Limits.EventHistory = events
@@ -191,8 +191,8 @@ func onStage(t *testing.T, o client.Options, run func(t *testing.T, s *stage, c 
 
 // start starts a gateway, like the process of a node.
 func (s *stage) start() {
-	// The pings of the two ends must not cross: in a pipe, which holds nothing, each would wait for
-	// the other's answer.
+	// The pings of the two ends must not cross. A pipe has no buffer, so each would wait for the
+	// other's answer.
 	heartbeat := 15*time.Second - time.Nanosecond
 	f, err := serve.New(serve.Options{Token: s.token, Limits: serve.Limits{BodyBytes: s.bodies, Heartbeat: heartbeat}})
 	must(s.t, err)
@@ -214,8 +214,8 @@ func (s *stage) start() {
 	}))
 }
 
-// restart starts a gateway to a node whose rooms keep a number of events, or to the same if that is
-// 0.
+// restart starts a gateway to a node whose rooms keep a number of events, or to the same node if
+// that is 0.
 func (s *stage) restart(keep int) {
 	s.stop()
 	if keep > 0 {
@@ -224,7 +224,7 @@ func (s *stage) restart(keep int) {
 	s.start()
 }
 
-// onUpgrade sets what answers requests for WebSockets, and counts them anew.
+// onUpgrade sets the function that answers requests for WebSockets, and counts them anew.
 func (s *stage) onUpgrade(f func(n int, w http.ResponseWriter, r *http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -264,7 +264,7 @@ func (s *stage) away(f func()) {
 	refuse(false)
 }
 
-// A losing connection is closed instead of written to, when the stage says so.
+// A losing connection closes instead of writing, if the stage says so.
 type losing struct {
 	net.Conn
 	s *stage
@@ -304,7 +304,7 @@ func (s *stage) reborn() {
 	s.call("none", "")
 }
 
-// asked returns the operations of a kind that the gateway has asked for.
+// asked returns the operations of a kind that the gateway requested.
 func (s *stage) asked(op string) (lines []string) {
 	s.told = append(s.told, s.node.Told()...)
 	for _, line := range s.told {
@@ -340,7 +340,7 @@ func (s *stage) open(c *client.Client, sub host.Subscription) host.EventStream {
 	return stream
 }
 
-// expect reads the events from..to and returns how many were told to be missing before them.
+// expect reads the events from..to and returns how many were reported missing before them.
 func (s *stage) expect(stream interface {
 	Next(context.Context) (host.Delivery, error)
 }, from, to uint64) (missed uint64) {
@@ -372,8 +372,7 @@ func call(cn host.LiveConnection, ctx context.Context, method, input, key string
 
 func hangUp(cn host.LiveConnection) error { return cn.Close(context.Background(), true) }
 
-// holding keeps the calls with an input from the node until release is called or the caller has
-// left.
+// holding delays the calls with an input until release is called or the caller has left.
 func (s *stage) holding(input string) (release func()) {
 	held := make(chan struct{})
 	s.node.Before = func(ctx context.Context, op string, r *host.Request) error {
@@ -389,10 +388,10 @@ func (s *stage) holding(input string) (release func()) {
 	return func() { close(held) }
 }
 
-// A peer is what answers a WebSocket instead of the gateway.
+// A peer answers a WebSocket instead of the gateway.
 type peer struct{ *websocket.Conn }
 
-// instead has f answer each of the next n WebSockets, after the connect message.
+// instead uses f to answer each of the next n WebSockets, after the connect message.
 func (s *stage) instead(n int, f func(try int, p peer)) {
 	s.onUpgrade(func(try int, w http.ResponseWriter, r *http.Request) bool {
 		if try > n {

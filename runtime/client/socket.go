@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// inboxBytes is how much a Connection holds for a reader that does not come.
+	// inboxBytes bounds the events that a Connection holds for its reader.
 	inboxBytes = 4 << 20
-	// eventOverhead is what an event counts besides its data.
+	// eventOverhead is the size that an event counts in addition to its data.
 	eventOverhead = 128
-	// takenOver is the reason, in the metadata of a bye, of a connection that another client
-	// resumed with its token.
+	// takenOver is the reason, in the metadata of a bye, if another client resumed the connection
+	// with its token.
 	takenOver = "taken_over"
 	// farewell is how long to wait for the close frame that follows a bye.
 	farewell = time.Second
@@ -35,7 +35,7 @@ type socket struct {
 	cancel context.CancelFunc // set while the socket is served
 }
 
-// open connects and resumes, from where the connection stands, and reads the welcome.
+// open connects, resumes from the connection's position, and reads the welcome.
 func (cn *Connection) open(life context.Context) (*socket, *failure) {
 	ctx, cancel := context.WithTimeout(life, cn.c.opts.StreamSilence)
 	defer cancel()
@@ -63,8 +63,8 @@ func (cn *Connection) dial(ctx context.Context) (*socket, *failure) {
 	return s, nil
 }
 
-// handshakeFailure is the failure of a handshake. What a node or a proxy answers with a status of
-// 500 and more, or 429, passes; all else is a refusal.
+// handshakeFailure returns the failure of a handshake. A status of 500 or more, or 429, is
+// temporary; any other is a refusal.
 func handshakeFailure(ctx context.Context, res *http.Response, err error) *failure {
 	if res == nil || ctx.Err() != nil {
 		return sendFailure(ctx, err)
@@ -72,7 +72,7 @@ func handshakeFailure(ctx context.Context, res *http.Response, err error) *failu
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		return &failure{err: host.Errorf(host.Internal, "the node's answer is not a WebSocket handshake: %v", err)}
 	}
-	body, err := io.ReadAll(res.Body) // the library keeps the beginning
+	body, err := io.ReadAll(res.Body) // the library keeps only the beginning
 	if err != nil {
 		return sendFailure(ctx, err)
 	}
@@ -119,10 +119,10 @@ func (cn *Connection) welcomed(s *socket, w *host.Welcome) {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
 	cn.socket, cn.cut = s, false
-	// A gap that was told before the loss is told again, unless an event followed it.
+	// The node repeats a gap that it sent before the loss, unless an event followed it.
 	cn.missed = 0
-	// What the node names is where its events begin: further back than before, if the actor is
-	// another one by now.
+	// The node names the position before its events. It is further back than before if the actor
+	// was destroyed and created again.
 	cn.after, cn.life, cn.placed = w.Cursor, w.Life, true
 	cn.welcome, cn.token = *w, cmp.Or(w.Token, cn.token)
 	if w.Events != nil {
@@ -130,14 +130,14 @@ func (cn *Connection) welcomed(s *socket, w *host.Welcome) {
 	}
 }
 
-// A breach is how a socket ended.
+// A breach is the end of a socket.
 type breach struct {
 	err *host.Error
-	// resume says that it makes sense to come back.
+	// resume means that the connection can be resumed.
 	resume bool
-	// tooLong: the node did not take a message of that length.
+	// tooLong: the node refused a message for its length.
 	tooLong bool
-	// garbled: what came is not the protocol.
+	// garbled: the node's message is not of the protocol.
 	garbled bool
 }
 
@@ -161,7 +161,7 @@ func (s *socket) read(ctx context.Context) (*incoming, *breach) {
 	return m, nil
 }
 
-// bye judges the last message of a node, together with the code that it closes the socket with.
+// bye returns the breach for a node's last message and the code with which it closes the socket.
 func (s *socket) bye(ctx context.Context, e *host.Error) *breach {
 	ctx, cancel := context.WithTimeout(ctx, farewell)
 	defer cancel()
@@ -170,7 +170,7 @@ func (s *socket) bye(ctx context.Context, e *host.Error) *breach {
 	switch status := websocket.CloseStatus(err); {
 	case status == websocket.StatusGoingAway || status == websocket.StatusTryAgainLater:
 		b.resume = true
-	case status == websocket.StatusMessageTooBig || e.Code == host.TooLarge: // the close can get lost while the client writes
+	case status == websocket.StatusMessageTooBig || e.Code == host.TooLarge: // the close may be lost while the client writes
 		b.resume, b.tooLong = true, true
 	}
 	if e.Metadata["reason"] == takenOver {
@@ -179,7 +179,7 @@ func (s *socket) bye(ctx context.Context, e *host.Error) *breach {
 	return b
 }
 
-// closed judges the end of a socket without a bye.
+// closed returns the breach of a socket that ended without a bye.
 func (s *socket) closed(err error) *breach {
 	if errors.Is(err, websocket.ErrMessageTooBig) {
 		e := host.OverLimit("message", s.limit, s.limit+1)
@@ -203,8 +203,8 @@ func (s *socket) closed(err error) *breach {
 		err).Retry(), resume: true}
 }
 
-// errTooLong is the error for a message that was refused for its length without a limit. TooLarge
-// names one.
+// errTooLong returns the error for a message that was refused for its length, if the limit is
+// unknown. TooLarge would name one.
 func errTooLong() *host.Error {
 	return host.Errorf(host.InvalidArgument, "the message was refused because of its length").With("what", "message")
 }
@@ -216,7 +216,7 @@ func (cn *Connection) serve(life context.Context, s *socket) *host.Error {
 	cn.mu.Lock()
 	s.cancel = cancel
 	cn.mu.Unlock()
-	wake(cn.work) // for what waited until there was a socket
+	wake(cn.work) // for requests that waited for a socket
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer cancel()
@@ -244,7 +244,7 @@ func (cn *Connection) serve(life context.Context, s *socket) *host.Error {
 	case life.Err() != nil:
 		return contextError(life)
 	case !b.resume:
-		cn.gone = b.err.Code != host.TooLarge // a message of the node's that was too long ended only the client's part
+		cn.gone = b.err.Code != host.TooLarge // too long a message of the node ended only the client's end
 		return b.err
 	}
 	cn.grounded(b)
@@ -272,8 +272,7 @@ func (cn *Connection) write(ctx context.Context, s *socket) {
 	}
 }
 
-// beat pings the node, and returns when it does not answer within the rest of the silence that is
-// allowed.
+// beat pings the node, and returns when an answer does not arrive within the rest of silence.
 func (s *socket) beat(ctx context.Context, silence time.Duration) {
 	pause := silence / 3
 	for sleep(ctx, pause) {
@@ -286,8 +285,8 @@ func (s *socket) beat(ctx context.Context, silence time.Duration) {
 	}
 }
 
-// receive handles a message. It never waits, so that answers come through whatever the reader of
-// events does.
+// receive handles a message. It never waits, so answers arrive even if the reader of events is
+// slow.
 func (cn *Connection) receive(m *incoming) {
 	switch {
 	case m.ID > 0:
@@ -299,8 +298,8 @@ func (cn *Connection) receive(m *incoming) {
 	}
 }
 
-// gap notes that events are missing, for the delivery of the next one; that they are of another
-// life is news at once.
+// gap counts missing events for the next delivery. If they are of another life, it delivers that at
+// once.
 func (cn *Connection) gap(missed uint64, reset bool) {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
@@ -355,8 +354,8 @@ func (cn *Connection) take() (host.Delivery, bool) {
 	return d, true
 }
 
-// catchUp ends a socket that dropped events, once the reader has taken the earlier ones, so that
-// the next socket brings them. It waits for requests that could not be sent again.
+// catchUp ends a socket that dropped events, once the reader has taken the earlier ones; the next
+// socket then delivers them. It first waits for requests that could not be sent again.
 //
 // REQUIRES: cn.mu
 func (cn *Connection) catchUp() {

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// An sse is a body with server-sent events. It ends when nothing comes for Options.StreamSilence.
+// An sse is a body with server-sent events. It ends after Options.StreamSilence without a byte.
 type sse struct {
 	c       *Client
 	body    io.ReadCloser
@@ -21,12 +21,12 @@ type sse struct {
 	cancel  context.CancelFunc
 	silence *time.Timer
 	buf     []byte
-	id      string    // of the last event that has one; "" if there was none
-	date    time.Time // when it began, by the clock of the node; zero if it does not say
+	id      string    // of the last event that has an id; "" if there was none
+	date    time.Time // when it began, by the clock of the node; zero if unknown
 }
 
-// listen sends a request that is answered with server-sent events. The context that it returns ends
-// with them.
+// listen sends a request whose answer is server-sent events. The context that it returns ends with
+// them.
 func (c *Client) listen(ctx context.Context, q *request) (*sse, context.Context, *failure) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &sse{c: c, cancel: cancel, silence: time.AfterFunc(c.opts.StreamSilence, cancel)}
@@ -55,8 +55,8 @@ func (s *sse) close() {
 	s.body.Close()
 }
 
-// line reads one line without its end. The result is valid until the next. held is how many bytes
-// of the same event are held.
+// line reads one line without its end. The result is valid until the next call. held is the number
+// of bytes already held of the same event.
 func (s *sse) line(held int) ([]byte, error) {
 	limit := s.c.opts.ReplyBytes
 	s.buf = s.buf[:0]

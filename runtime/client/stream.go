@@ -16,7 +16,7 @@ import (
 
 const (
 	// deliveries is how many deliveries wait for a reader before the stream stops reading from the
-	// connection. A reader that falls further behind is the node's to deal with.
+	// connection. The node handles a reader that falls further behind.
 	deliveries = 16
 	// deliveryEvents bounds the events of one delivery.
 	deliveryEvents = 128
@@ -25,24 +25,24 @@ const (
 // errReconnect: the connection ended and the stream goes on with another.
 var errReconnect = errors.New("client: connection ended")
 
-// A Stream is a subscription that survives its connections: when one is lost, the node shuts down
-// or sends nothing for too long, the stream connects again after a random wait and goes on after
-// the last event that it got. It implements host.EventStream.
+// A Stream is a subscription that survives its connections. If one is lost, or the node shuts down
+// or is silent for too long, the stream connects again after a random wait. It continues after the
+// last event that it received. It implements host.EventStream.
 //
-// A subscription without a position gets one from the node when it opens, or with the first event
-// if the node cannot name it; events that an actor emits before that, while there is no connection,
-// are missed.
+// A subscription without a position gets one from the node when it opens, or from the first event
+// if the node cannot name one. It misses events that an actor emits before that while there is no
+// connection.
 //
-// A stream that has items of one life of the actor ends with that life, also if the actor was
-// destroyed and created again while there was no connection. Only the position that the subscriber
-// came with may be one of another life, which the first delivery then says.
+// A stream that has events of one life of the actor ends with that life, even if the actor was
+// destroyed and created again while there was no connection. Only the subscriber's own position may
+// be of another life; the first delivery then says so.
 type Stream struct {
 	c      *Client
 	path   string
 	names  []string
 	resume bool
 	at     host.Position
-	seen   bool // at is what the node said, and not the subscriber
+	seen   bool // at is from the node, not from the subscriber
 
 	cancel context.CancelFunc
 	out    chan host.Delivery
@@ -53,7 +53,7 @@ type Stream struct {
 }
 
 // Subscribe opens a subscription to the events of an actor. ctx bounds the opening only; Close ends
-// the subscription. The opening is retried like any read. Errors afterwards are those of Next.
+// the subscription. The opening is retried like any read. Next returns later errors.
 func (c *Client) Subscribe(ctx context.Context, a host.Address, s host.Subscription) (host.EventStream, error) {
 	path, e := actorPath(a)
 	if e != nil {
@@ -93,8 +93,8 @@ func (c *Client) Subscribe(ctx context.Context, a host.Address, s host.Subscript
 }
 
 // Next waits for events. The error is an *host.Error: Canceled or DeadlineExceeded when ctx ends,
-// after which Next may be called again; Canceled after Close; and what the node says when it makes
-// no sense to come back, such as Destroyed.
+// after which Next may be called again; Canceled after Close; or the node's error if the stream is
+// over, such as Destroyed.
 func (st *Stream) Next(ctx context.Context) (host.Delivery, error) {
 	select {
 	case d := <-st.out:
@@ -116,8 +116,8 @@ func (st *Stream) Next(ctx context.Context) (host.Delivery, error) {
 	}
 }
 
-// Position is the place before the subscription's first event, and whether it is known: the
-// subscriber asked for it, or the node named it.
+// Position returns the position before the subscription's first event, and whether it is known,
+// from the subscriber or the node.
 func (st *Stream) Position() (host.Position, bool) { return st.start, st.known }
 
 // Close ends the subscription and waits until its connection is closed.
@@ -126,7 +126,7 @@ func (st *Stream) Close() {
 	<-st.ended
 }
 
-// run reads connection after connection.
+// run reads successive connections.
 func (st *Stream) run(ctx context.Context, conn *response) {
 	defer close(st.ended)
 	for {
@@ -185,7 +185,7 @@ type response struct {
 	missed  uint64
 }
 
-// open connects, from where the stream stands, and reads the stream's opening.
+// open connects, from the stream's position, and reads the stream's opening.
 func (st *Stream) open(ctx context.Context) (*response, *failure) {
 	h := st.c.header()
 	h.Set("Accept", "text/event-stream")
@@ -201,7 +201,7 @@ func (st *Stream) open(ctx context.Context) (*response, *failure) {
 		return nil, f
 	}
 	conn := &response{sse: body, st: st}
-	// The first block names the position where the node can tell it.
+	// The first block names the position if the node knows it.
 	if err := conn.block(ctx); err != nil {
 		conn.close()
 		var e *host.Error
@@ -223,7 +223,7 @@ func (conn *response) read(ctx context.Context) error {
 	}
 }
 
-// block reads lines up to an empty one and handles what they make.
+// block reads lines up to an empty one and handles their event.
 func (conn *response) block(ctx context.Context) error {
 	for {
 		line, err := conn.line(len(conn.data))
@@ -254,7 +254,7 @@ func (conn *response) block(ctx context.Context) error {
 	}
 }
 
-// field takes one line of an event. Fields that cannot be read are skipped, as the standard says.
+// field handles one line of an event. Fields that cannot be read are skipped, as the standard says.
 func (conn *response) field(line []byte) {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
@@ -280,7 +280,7 @@ func (conn *response) field(line []byte) {
 	}
 }
 
-// dispatch handles the event that the lines since the last one make.
+// dispatch handles the event of the lines since the last one.
 func (conn *response) dispatch(ctx context.Context) error {
 	at := conn.id
 	e := host.EmittedEvent{
@@ -345,8 +345,8 @@ func (conn *response) dispatch(ctx context.Context) error {
 	return nil
 }
 
-// deliver hands the batch to the reader. While the reader does not take it, silence of the
-// connection counts for nothing.
+// deliver sends the batch to the reader. While it waits for the reader, silence of the connection
+// does not count.
 func (conn *response) deliver(ctx context.Context) error {
 	if len(conn.batch.Events) == 0 && !conn.batch.Reset {
 		return nil

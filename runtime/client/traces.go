@@ -36,8 +36,8 @@ func (c *Client) Sampling(ctx context.Context) (trace.Sampling, error) {
 	return s, c.get(ctx, samplingPath, nil, &s)
 }
 
-// SetSampling replaces the rules for traces until the next start of the node. What they lack is as
-// configured. It returns the rules that hold.
+// SetSampling replaces the rules for traces until the next start of the node. Rules that are not
+// set are as configured. It returns the rules in effect.
 func (c *Client) SetSampling(ctx context.Context, s trace.Sampling) (trace.Sampling, error) {
 	body, err := json.Marshal(s)
 	if err != nil {
@@ -101,12 +101,13 @@ func traceParams(in trace.FollowInput) url.Values {
 type spans struct {
 	follower
 	connected bool // once
-	lost      bool // the reader was not told that spans may be missing
+	lost      bool // spans may be missing, and the reader was not told yet
 }
 
 // FollowTraces follows the spans of an actor: see trace.Follower. ctx bounds the opening only;
-// Close ends it. The opening is retried like any read. If the connection is lost, the follower
-// connects again, and says that spans may be missing. It does not follow a successor of the actor.
+// Close ends it. The opening is retried like any read. After a lost connection the follower
+// connects again, and reports that spans may be missing. It does not follow a successor of the
+// actor.
 func (c *Client) FollowTraces(ctx context.Context, a host.Address, in trace.FollowInput) (trace.Tail, error) {
 	path, e := actorPath(a)
 	if e != nil {

@@ -10,19 +10,19 @@ import (
 )
 
 // A watch follows entries of an actor over connections, as kv.Watch. Each connection begins with
-// what is there; the watch passes on what its reader has not been told.
+// the current state; the watch passes on only changes that are new to its reader.
 type watch struct {
 	follower
 	silent bool              // the first state is not passed on
 	begun  bool              // the first state is known
 	life   string            // that versions count in
-	known  map[string]uint64 // the versions of the entries that the reader was told, by key
-	fresh  map[string]bool   // the keys that the connection has named so far; nil once it has named all
+	known  map[string]uint64 // the versions of the entries that the reader has, by key
+	fresh  map[string]bool   // the keys that the connection named so far; nil once complete
 }
 
 // WatchKV follows entries of an actor: see kv.Watcher. ctx bounds the opening only; Close ends the
 // watch. The opening is retried like any read. A watch whose connection is lost connects again, and
-// tells what has changed meanwhile.
+// returns the changes of the meantime.
 func (c *Client) WatchKV(ctx context.Context, a host.Address, w kv.Watching) (kv.Watch, error) {
 	path, e := actorPath(a)
 	if e != nil {
@@ -41,7 +41,7 @@ func (c *Client) WatchKV(ctx context.Context, a host.Address, w kv.Watching) (kv
 	if err := st.start(ctx); err != nil {
 		return nil, err
 	}
-	if st.silent { // what comes after this is a change
+	if st.silent { // everything after this is a change
 		if _, err := st.Next(ctx); err != nil {
 			st.Close()
 			return nil, err
@@ -69,7 +69,7 @@ func (w *watch) Next(ctx context.Context) (out kv.Changes, err error) {
 	return out, nil
 }
 
-// news leaves of changes what the reader has not been told.
+// news returns the changes that are new to the reader.
 func (w *watch) news(in kv.Changes) (out kv.Changes, told bool, err error) {
 	if w.life != "" && in.Life != w.life {
 		return out, false, host.Errorf(host.Destroyed, "the actor was destroyed")

@@ -1,6 +1,6 @@
 // Package dashboard has the pages for operators that a node serves at /dashboard/: HTML, scripts
-// and styles, embedded in the program. They are a client of the node's HTTP API, as the command
-// cairn is, and hold no data. Nothing comes from elsewhere.
+// and styles, embedded in the program. Like the command cairn, they are a client of the node's HTTP
+// API, and hold no data. They load nothing from elsewhere.
 package dashboard
 
 import (
@@ -15,14 +15,13 @@ import (
 	"time"
 )
 
-// Path is where the pages are on a node.
+// Path is the path of the pages on a node.
 const Path = "/dashboard/"
 
 //go:embed static
 var static embed.FS
 
-// types are the media types of the files, by extension. The machine's own table of types is not
-// asked.
+// types are the media types of the files, by extension. The machine's own table is not used.
 var types = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
@@ -30,8 +29,8 @@ var types = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// policy lets the pages load scripts and styles of the node, and talk to the node, and nothing
-// else. There is no inline code, and no script turns text into code or markup.
+// policy allows the pages only to load scripts and styles of the node, and to connect to the node.
+// There is no inline code, and no script turns text into code or markup.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -39,12 +38,12 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 type file struct {
 	content     []byte
 	contentType string
-	tag         string // hash of the content, as the header ETag has it
+	tag         string // hash of the content, in the form of the header ETag
 }
 
-// Handler serves the pages. It answers GET and HEAD of paths that begin with [Path], and of the
-// path without the slash at the end. It checks neither the token nor the Host header: the gateway
-// checks the host before, and the pages send the token to the API.
+// Handler serves the pages. It answers GET and HEAD of paths that begin with [Path], and of [Path]
+// without the slash at the end. It checks neither the token nor the Host header: the gateway has
+// checked the host, and the pages send the token to the API.
 func Handler() http.Handler {
 	files := make(map[string]file)
 	err := fs.WalkDir(static, "static", func(name string, d fs.DirEntry, err error) error {
@@ -67,7 +66,7 @@ func Handler() http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		name, below := strings.CutPrefix(r.URL.Path, Path)
 		if !below {
-			h.Set("Location", path.Base(Path)+"/") // relative, so that a proxy may have a path before it
+			h.Set("Location", path.Base(Path)+"/") // relative, so that a proxy may add a path before it
 			w.WriteHeader(http.StatusPermanentRedirect)
 			return
 		}

@@ -94,7 +94,7 @@ func TestOtherPaths(t *testing.T) {
 	}
 }
 
-// TestTheFirstLoadIsSmall bounds all files together: the first load is some of them.
+// TestTheFirstLoadIsSmall bounds all files together; the first load is a part of them.
 func TestTheFirstLoadIsSmall(t *testing.T) {
 	const most = 300 << 10
 	sum := 0
@@ -106,8 +106,8 @@ func TestTheFirstLoadIsSmall(t *testing.T) {
 	}
 }
 
-// TestTheFilesStandAlone checks that nothing comes from elsewhere, that no code is inline, and that
-// no text becomes markup or code.
+// TestTheFilesStandAlone checks that nothing is loaded from elsewhere, that no code is inline, and
+// that no text becomes markup or code.
 func TestTheFilesStandAlone(t *testing.T) {
 	known := make(map[string]bool)
 	for _, name := range names(t) {

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// A logger passes the server's log lines to slog and keeps the first fatal one: a NATS server
-// reports a failed start by logging it. Notices become debug lines, because they describe the
-// server's own life, which its host knows; traces are never on.
+// A logger passes the server's log lines to slog and keeps the first fatal one, because a NATS
+// server only logs a failed start. Notices become debug lines: they describe the server's own life,
+// which the program controls. Traces are never on.
 type logger struct {
 	to    *slog.Logger
 	mu    sync.Mutex

@@ -14,42 +14,41 @@ import (
 
 // Defaults and bounds of Options.
 const (
-	// DefaultMaxPayload is the largest message, headers included, that a server takes unless told
-	// otherwise: 1 MiB.
+	// DefaultMaxPayload is the default bound of a message, with its headers: 1 MiB.
 	DefaultMaxPayload = 1 << 20
-	// MaxMaxPayload is the most that Options.MaxPayload may say: 64 MiB, the bound of NATS itself.
+	// MaxMaxPayload is the largest Options.MaxPayload: 64 MiB, the bound of NATS itself.
 	MaxMaxPayload = 64 << 20
 )
 
-// Options describe a server. The zero value is a server without a port and without JetStream, which
+// Options describe a server. With the zero value, a server has no port and no JetStream, and
 // accepts every connection from within the process.
 type Options struct {
-	// Listen is the address of the client port, as "host:port"; port 0 lets the system choose. ""
-	// opens no port, so that the server can be reached through Connect only. A host other than
-	// loopback is refused unless Token or User is set.
+	// Listen is the address of the client port, as "host:port"; the system chooses for port 0. ""
+	// opens no port, so only Connect reaches the server. A host other than loopback is refused
+	// unless Token or User is set.
 	Listen string
-	// ServerName is the name that clients see. "" lets NATS generate one.
+	// ServerName is the name that clients see. For "", NATS generates one.
 	ServerName string
 	// JetStream enables streams, which need StoreDir.
 	JetStream bool
 	// StoreDir is the directory of JetStream's data. It is created if missing, and used by one
 	// server at a time.
 	StoreDir string
-	// With NoSync JetStream acknowledges a message before it is on disk, as NATS does by default: a
-	// power cut may lose acknowledged messages of the last two minutes. The default is to sync
+	// NoSync makes JetStream acknowledge a message before it is on disk, as NATS does by default: a
+	// power cut may lose acknowledged messages of the last two minutes. Without it JetStream syncs
 	// first, because an acknowledged sender may forget the message.
 	NoSync bool
 	// MaxStoreBytes and MaxMemoryBytes bound JetStream's disk and memory. 0 means the defaults of
-	// NATS: three quarters of what the machine has.
+	// NATS: three quarters of the machine's.
 	MaxStoreBytes, MaxMemoryBytes int64
-	// MaxPayload is the largest message in bytes, headers included. 0 means DefaultMaxPayload; at
-	// most MaxMaxPayload.
+	// MaxPayload is the largest message in bytes, with its headers, up to MaxMaxPayload. 0 means
+	// DefaultMaxPayload.
 	MaxPayload int
-	// Token, or User and Password, are the credentials that every client must show; Connect shows
-	// them by itself. "" demands none. Token and User exclude each other.
+	// Token, or User and Password, are the credentials that every client must show; Connect does so
+	// by itself. "" requires none. Token and User exclude each other.
 	Token          string
 	User, Password string
-	// Logger receives what the server has to say. nil discards it.
+	// Logger receives the server's log. nil discards it.
 	Logger *slog.Logger
 }
 
@@ -87,9 +86,9 @@ func (o Options) Validate() error {
 	return errors.Join(faults...)
 }
 
-// An ExposedError is the refusal to let other machines reach a server that asks for no credentials.
+// An ExposedError is the refusal to open a server without credentials to other machines.
 type ExposedError struct {
-	// Listen is the address that was asked for.
+	// Listen is the requested address.
 	Listen string
 }
 
@@ -113,7 +112,7 @@ func (o Options) address() (host string, port int, err error) {
 }
 
 // loopback reports whether only this machine can reach host. An empty host is every interface. A
-// name other than localhost is not looked up: what it means tomorrow is not known today.
+// name other than localhost is not looked up, because its meaning may change.
 func loopback(host string) bool {
 	if host == "localhost" {
 		return true

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// startTimeout bounds how long a server may take until it accepts connections. JetStream recovers
-// its streams first.
+// startTimeout bounds the start of a server until it accepts connections. JetStream recovers its
+// streams first.
 const startTimeout = time.Minute
 
 // ErrClosed is the error of Connect on a server that was closed.
@@ -20,7 +20,7 @@ var ErrClosed = errors.New("localnats: the server is closed")
 
 // A Server is a running NATS server.
 //
-//  1. It accepts connections from the moment that Start returns it until Close is called.
+//  1. It accepts connections from the return of Start to the call of Close.
 //  2. When Close returns, its goroutines have ended, its port is free and JetStream's data is
 //     closed.
 //
@@ -32,8 +32,8 @@ type Server struct {
 	closed    chan struct{}
 }
 
-// Start runs a server. The error is that of Options.Validate, or says why the server could not
-// start: most often a port or a directory that is in use.
+// Start runs a server. The error is from Options.Validate, or says why the server could not start:
+// usually a port or a directory is in use.
 func Start(o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -58,8 +58,8 @@ func Start(o Options) (*Server, error) {
 }
 
 // Serve runs the server of a node, for runtime.Options.NATSServer and runtime.Program.NATSServer.
-// It opens a port on listen, demands token if that is not "", and keeps JetStream's data in
-// storeDir, or has no JetStream if that is "". Errors are those of Start.
+// It opens a port on listen, and requires token if that is not "". It keeps JetStream's data in
+// storeDir, or has no JetStream if that is "". Errors are as from Start.
 func Serve(listen, token, storeDir string, log *slog.Logger) (interface {
 	Connect(...nats.Option) (*nats.Conn, error)
 	ClientURL() string
@@ -74,9 +74,9 @@ func Serve(listen, token, storeDir string, log *slog.Logger) (interface {
 	return s, nil
 }
 
-// Connect opens a connection within the process, with the server's credentials. Options given are
-// applied last. Such a connection outlives Close as any connection outlives its server;
-// nats.NoReconnect makes it end there.
+// Connect opens a connection within the process, with the server's credentials. opts are applied
+// last. After Close the connection tries to reconnect, like any connection to a stopped server;
+// with nats.NoReconnect it ends.
 func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	select {
 	case <-s.closed:
@@ -98,8 +98,8 @@ func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// ClientURL is the address of the server's port for clients outside the process, or "" if it opened
-// none. It holds no credentials.
+// ClientURL returns the address of the server's port for clients outside the process, or "" if it
+// has none. It has no credentials.
 func (s *Server) ClientURL() string {
 	if s.opts.Listen == "" {
 		return ""
@@ -108,7 +108,7 @@ func (s *Server) ClientURL() string {
 }
 
 // Close stops the server and waits until it has stopped. It does not drain: messages on their way
-// to subscribers are lost, as with any NATS server that goes away. Calling it again waits too.
+// to subscribers are lost, as with any NATS server that stops. A second call also waits.
 func (s *Server) Close() {
 	s.closeOnce.Do(func() {
 		close(s.closed)

@@ -73,7 +73,7 @@ func TestZeroOptionsOpenNoPortCarryMessagesAndLogToTheLogger(t *testing.T) {
 
 func TestListenServesClientsFromOutsideThatShowTheirCredentials(t *testing.T) {
 	s := start(t, Options{Listen: "127.0.0.1:0", ServerName: "outer", MaxPayload: 4096, User: "ann", Password: "secret"})
-	connect(t, s) // which shows them by itself
+	connect(t, s) // shows the credentials by itself
 	if nc, err := nats.Connect(s.ClientURL()); err == nil {
 		nc.Close()
 		t.Error("a client without credentials was let in")

@@ -21,8 +21,8 @@ import (
 
 // Each test here is named after a defect of go-store.
 
-// C2, G2: with its one connection, writing while ranging over All never returns, and neither does a
-// call of the store inside of its own transaction.
+// C2, G2: go-store has one connection. Writing while ranging over All never returns, nor does a
+// call of the store inside its own transaction.
 func TestC2G2LoopsAndTransactionsMayUseTheStore(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		const many = 2_500 // more than two pages
@@ -38,7 +38,7 @@ func TestC2G2LoopsAndTransactionsMayUseTheStore(t *testing.T) {
 			if n++; n%100 == 1 {
 				ok(t, r.Delete("g", e.Key), r.Set("g", e.Key+"x", "new"), r.Delete("g", "02499"), r.Set("g", "02498", "new"))
 			}
-			if e.Value != "v" { // the loop sees the group as it was
+			if e.Value != "v" { // the loop sees the old group
 				t.Fatal(e)
 			}
 		}
@@ -93,8 +93,8 @@ func TestC2PagesAfterAKeyNeitherSkipNorRepeat(t *testing.T) {
 	})
 }
 
-// C4, G3: reading an expired key deletes what was written there between the read and the delete.
-// What has expired can be removed at once, and is counted.
+// C4, G3: reading an expired key deletes a value written between the read and the delete. Expired
+// keys can be removed at once, and are counted.
 func TestC4G3OnlyWhatHasExpiredIsRemoved(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		same(t, int64(0))(r.PurgeExpired()) // of nothing
@@ -112,7 +112,7 @@ func TestC4G3OnlyWhatHasExpiredIsRemoved(t *testing.T) {
 			all.Go(func() { ok(t, r.Set("g", "k", "new")) })
 			all.Wait()
 			same(t, "new")(r.Get("g", "k"))
-			time.Sleep(2 * time.Second) // a purge does not take it either
+			time.Sleep(2 * time.Second) // a purge does not remove it either
 			same(t, "new")(r.Get("g", "k"))
 		}
 		for i := range 700 {
@@ -123,14 +123,14 @@ func TestC4G3OnlyWhatHasExpiredIsRemoved(t *testing.T) {
 		same(t, int64(700))(r.PurgeExpired())
 		same(t, int64(0))(r.PurgeExpired())
 		ok(t, r.SetWithTTL("g", "other", "v", time.Second))
-		time.Sleep(3 * time.Hour) // it happens anyway
+		time.Sleep(3 * time.Hour) // expiry happens anyway
 		same(t, int64(0))(r.PurgeExpired())
 		same(t, map[string]string{"k": "new"})(r.GetAll("g"))
 	})
 }
 
 // C4: expiry has no event. C6: an event is lost when the 16 slots of a channel are full. C8: an
-// event has no number. A watcher also goes on over a restart of the node, and misses nothing.
+// event has no number. Here a watcher continues after a restart of the node, and misses nothing.
 func TestC4C6C8WatchersMissNothing(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		w := r.Watch("g", "*")
@@ -163,7 +163,7 @@ func TestC4C6C8WatchersMissNothing(t *testing.T) {
 	})
 }
 
-// C7: callbacks that use the store never return, and two writers' events may come in the other
+// C7: callbacks that use the store never return, and the events of two writers may arrive out of
 // order.
 func TestC7CallbacksUseTheStoreInTheOrderOfTheCommits(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
@@ -222,8 +222,8 @@ func TestSyncWaitsForTheLastCallback(t *testing.T) {
 	})
 }
 
-// C10: two writers pass a quota between the check and the write, writes to the parent pass it, and
-// each write counts all keys.
+// C10: two writers exceed a quota between the check and the write, writes to the parent exceed it,
+// and each write counts all keys.
 func TestC10QuotasHoldForAllWriters(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		sc, err := store.NewScopedWithQuota(r.Store, "ns", store.QuotaConfig{MaxKeys: 10, MaxGroups: 2})
@@ -250,7 +250,7 @@ func TestC10QuotasHoldForAllWriters(t *testing.T) {
 		}
 		ok(t, sc.Set("g", there, "overwritten"), r.Set("other", "k", "v"))
 
-		// What has expired takes nothing.
+		// Expired keys do not count.
 		ok(t, sc.SetWithTTL("g", there, "v", time.Millisecond))
 		time.Sleep(time.Millisecond)
 		ok(t, sc.Set("h", "k", "v"))
@@ -259,8 +259,8 @@ func TestC10QuotasHoldForAllWriters(t *testing.T) {
 		is(t, sc.Set("c", "k", "v"), store.ErrQuotaExceeded) // a third group
 		ok(t, sc.Set("b", "k2", "v"), sc.DeleteGroup("a"), sc.Set("c", "k", "v"))
 
-		// The quota is stored, and keeps what else an operator has set. A lower one removes
-		// nothing, and 0 is none.
+		// The quota is stored, beside other settings of an operator. A lower one removes nothing,
+		// and 0 means none.
 		same, err := store.NewScoped(store.Of(r.kv), "ns")
 		ok(t, err)
 		is(t, same.Set("d", "k", "v"), store.ErrQuotaExceeded)
@@ -285,7 +285,7 @@ func TestC10QuotasHoldForAllWriters(t *testing.T) {
 	})
 }
 
-// C12: the life of a store: Close twice, calls after it, nil, and what is on the disk.
+// C12: the life of a store: Close twice, calls after it, nil, and the files on the disk.
 func TestC12TheLifeOfAStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	st, err := store.Open(dir)
@@ -325,7 +325,7 @@ func TestC12TheLifeOfAStore(t *testing.T) {
 	}
 }
 
-// refuses calls every method of a store that is closed.
+// refuses calls every method of a closed store.
 func refuses(t *testing.T, st *store.Store) {
 	for i, err := range []error{
 		st.Set("g", "k", "v"), st.SetWithTTL("g", "k", "v", time.Hour), st.Delete("g", "k"), st.DeleteGroup("g"), st.DeletePrefix(""),

@@ -7,18 +7,18 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// The errors that errors.Is finds in those of the methods. Other errors are of the node, an
-// *actor.Error each.
+// The errors of methods, for errors.Is. Other errors are from the node, and are of type
+// *actor.Error.
 var (
-	// ErrNotFound: there is no such key.
+	// ErrNotFound means that there is no such key.
 	ErrNotFound = errors.New("not found")
-	// ErrQuotaExceeded: the change passes a quota. Nothing was done.
+	// ErrQuotaExceeded means that the change exceeds a quota. Nothing was done.
 	ErrQuotaExceeded = errors.New("quota exceeded")
-	// ErrClosed: the store is closed, or nil. What a call that was running has done is not known.
+	// ErrClosed means that the store is closed, or nil. The outcome of a running call is unknown.
 	ErrClosed = errors.New("store is closed")
 )
 
-// fault returns the error of a method, with its name; nil for nil.
+// fault returns err with the name of the method; nil for nil.
 func (s *Store) fault(op string, err error) error {
 	kind := error(nil)
 	switch {

@@ -17,10 +17,10 @@ const DefaultGroup = "default"
 
 var namespacePattern = regexp.MustCompile(`^[a-zA-Z0-9-]+$`)
 
-// endOfKeys is behind the keys of a group, as the last part of a bound.
+// endOfKeys sorts after the keys of a group, as the last part of a bound.
 var endOfKeys = hostkv.Raw{0xFF}
 
-// full returns the name of a group with that of the namespace.
+// full returns the name of a group, with the namespace.
 func (s *Store) full(group string) string {
 	if s == nil {
 		return group
@@ -31,7 +31,7 @@ func (s *Store) full(group string) string {
 	return s.namespace + group
 }
 
-// prefixOf returns what the keys of a group begin with.
+// prefixOf returns the prefix of the keys of a group.
 func prefixOf(group string) kv.Key {
 	if namespace, rest, scoped := strings.Cut(group, ":"); scoped && namespacePattern.MatchString(namespace) {
 		return kv.Key{namespace, rest}
@@ -42,7 +42,7 @@ func prefixOf(group string) kv.Key {
 // keyOf returns the key of an entry.
 func keyOf(group, key string) kv.Key { return append(prefixOf(group), key) }
 
-// groupOf returns the group whose keys begin with some parts and one more; false if there is none.
+// groupOf returns the group whose keys have these parts and one more; false if there is none.
 func groupOf(parts kv.Key) (string, bool) {
 	var words [2]string
 	if len(parts) < 1 || len(parts) > len(words) {
@@ -100,8 +100,8 @@ func valueOf(text string) kv.Value {
 	return kv.Bytes([]byte(text))
 }
 
-// textOf returns a value as text: of a JSON string its characters, of anything else that is neither
-// text nor bytes its JSON.
+// textOf returns a value as text. A JSON string becomes its characters; any other value that is
+// neither text nor bytes becomes its JSON.
 func textOf(v kv.Value) (string, error) {
 	switch v.Encoding {
 	case host.EncodedText, host.EncodedBytes:

@@ -19,7 +19,7 @@ type KeyValue struct {
 // MaxOffset is the greatest offset of [Store.GetPage].
 const MaxOffset = 10_000
 
-// Get returns the value of a key. A key that is not there is [ErrNotFound].
+// Get returns the value of a key. The error for a missing key is [ErrNotFound].
 func (s *Store) Get(group, key string) (string, error) {
 	e, found, err := s.entry(group, key)
 	if err == nil && !found {
@@ -78,8 +78,8 @@ func (s *Store) GetAll(group string) (map[string]string, error) {
 	return all, nil
 }
 
-// All ranges over the keys and values of a group in the order of the keys, as they are when the
-// loop begins. The loop may change the store. An error ends it, as does more than an hour.
+// All ranges over the keys and values of a group in the order of the keys, as of the beginning of
+// the loop. The loop may change the store. An error ends it, and it may take up to an hour.
 func (s *Store) All(group string) iter.Seq2[KeyValue, error] { return s.all("All", group) }
 
 func (s *Store) all(op, group string) iter.Seq2[KeyValue, error] {
@@ -105,8 +105,8 @@ func (s *Store) all(op, group string) iter.Seq2[KeyValue, error] {
 func (s *Store) AllSeq(group string) iter.Seq2[KeyValue, error] { return s.All(group) }
 
 // GetPage returns up to limit keys and values of a group, after the first offset ones, in the order
-// of the keys. An offset has up to 10,000. A page after changes may repeat or miss keys;
-// [Store.GetPageAfter] does not.
+// of the keys. An offset is up to [MaxOffset]. After changes, the next page may repeat or miss
+// keys; with [Store.GetPageAfter] it does not.
 func (s *Store) GetPage(group string, offset, limit int) ([]KeyValue, error) {
 	if offset < 0 || limit < 0 {
 		return nil, s.fault("GetPage",
@@ -118,13 +118,13 @@ func (s *Store) GetPage(group string, offset, limit int) ([]KeyValue, error) {
 	return s.page("GetPage", s.group(group), kv.Selection{Prefix: prefixOf(s.full(group))}, offset, limit)
 }
 
-// GetPageAfter returns up to limit keys and values of a group whose keys are greater than one, in
-// the order of the keys.
+// GetPageAfter returns up to limit keys and values of a group, in the order of the keys, from the
+// first key greater than after.
 func (s *Store) GetPageAfter(group, after string, limit int) ([]KeyValue, error) {
 	if limit < 0 {
 		return nil, s.fault("GetPageAfter", host.Errorf(host.InvalidArgument, "the limit %d is negative", limit))
 	}
-	// The key itself comes first, if it is there.
+	// The key after comes first, if it exists.
 	of := kv.Selection{Start: keyOf(s.full(group), after), End: append(prefixOf(s.full(group)), endOfKeys)}
 	match := s.group(group)
 	return s.page("GetPageAfter", func(it *item) bool { return match(it) && it.key > after }, of, 0, limit)
@@ -180,16 +180,16 @@ func (s *Store) GroupExists(group string) (bool, error) {
 	return false, nil
 }
 
-// CountAll returns how many keys the groups have whose names begin with a text, "" for all. Capital
-// and small letters differ. It reads the keys, except those of a whole namespace with a quota.
+// CountAll returns the number of keys in the groups whose names begin with prefix, "" for all.
+// Upper and lower case differ. It reads the keys, except for a whole namespace with a quota.
 func (s *Store) CountAll(prefix string) (int, error) {
 	n := int64(0)
 	err := s.groups(prefix, func(_ string, keys int64) bool { n += keys; return true })
 	return int(n), s.fault("CountAll", err)
 }
 
-// Groups returns the groups whose names begin with a text, in their order. In a namespace names are
-// without that of the namespace.
+// Groups returns the groups whose names begin with prefix, in order. In a namespace, the names are
+// without the namespace.
 func (s *Store) Groups(prefix string) ([]string, error) {
 	list := []string{}
 	for group, err := range s.groupsSeq("Groups", prefix) {
@@ -202,7 +202,7 @@ func (s *Store) Groups(prefix string) ([]string, error) {
 	return list, nil
 }
 
-// GroupsSeq ranges over the groups whose names begin with a text, each once, namespace by
+// GroupsSeq ranges over the groups whose names begin with prefix, each once, namespace by
 // namespace. An error ends the loop.
 func (s *Store) GroupsSeq(prefix string) iter.Seq2[string, error] {
 	return s.groupsSeq("GroupsSeq", prefix)
@@ -212,7 +212,7 @@ func (s *Store) groupsSeq(op, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		seen, first := make(map[string]bool), any(nil)
 		err := s.groups(prefix, func(group string, _ int64) bool {
-			// A group and the groups of a namespace with its name are mixed.
+			// A group and the groups of a namespace with its name alternate.
 			if part := prefixOf(group)[0]; part != first {
 				first = part
 				clear(seen)
@@ -229,8 +229,8 @@ func (s *Store) groupsSeq(op, prefix string) iter.Seq2[string, error] {
 	}
 }
 
-// groups visits the groups whose names begin with a text, with numbers of their keys: a group is
-// visited once, or for each of its keys.
+// groups visits the groups whose names begin with prefix, with a number of keys. It visits a group
+// once, or once for each of its keys.
 func (s *Store) groups(prefix string, visit func(group string, keys int64) bool) error {
 	if s.closed() {
 		return ErrClosed
@@ -254,7 +254,7 @@ func (s *Store) groups(prefix string, visit func(group string, keys int64) bool)
 	return nil
 }
 
-// counted is groups for a namespace whose scope counts its groups; false if it does not.
+// counted is groups for a namespace whose scope counts its groups; it returns false for others.
 func (s *Store) counted(namespace kv.Key, visit func(group string, keys int64) bool) (bool, error) {
 	for g, err := range s.kv.Groups(s.ctx, namespace) {
 		switch code := host.CodeOf(err); {
@@ -271,13 +271,13 @@ func (s *Store) counted(namespace kv.Key, visit func(group string, keys int64) b
 }
 
 // Render fills a template of text/template with the values of a group: the value of the key a is
-// {{.a}}, or {{get "a-b"}} if the name is no identifier. An absent key is <no value>. See
-// [kv.RenderConfig] for the functions and bounds. In a transaction it fails.
+// {{.a}}, or {{get "a-b"}} if the name is no identifier. An absent key becomes <no value>. See
+// [kv.RenderConfig] for the functions and bounds. Render fails in a transaction.
 func (s *Store) Render(template, group string) (string, error) {
 	return s.render(template, group, false)
 }
 
-// RenderStrict is Render, and fails for an absent key.
+// RenderStrict is Render, except that it fails for an absent key.
 func (s *Store) RenderStrict(template, group string) (string, error) {
 	return s.render(template, group, true)
 }
@@ -333,11 +333,11 @@ func (s *Store) items(match func(*item) bool, c kv.ListConfig) iter.Seq2[item, e
 
 const (
 	pageSize = 1000
-	// pinned is how long a listing of more than a page can take.
+	// pinned is how long a listing of more than one page may take.
 	pinned = time.Hour
 )
 
-// list ranges over entries, all as of one commit, or page by page if the config has a limit.
+// list ranges over entries as of one commit, or page by page if the config has a limit.
 func (s *Store) list(c kv.ListConfig) iter.Seq2[kv.Entry, error] {
 	partial := c.Limit > 0
 	if !partial {
@@ -370,7 +370,7 @@ func (s *Store) list(c kv.ListConfig) iter.Seq2[kv.Entry, error] {
 			yield(kv.Entry{}, err)
 			return
 		}
-		defer func() { _ = snapshot.Release(context.WithoutCancel(s.ctx)) }() // it ends by itself, too
+		defer func() { _ = snapshot.Release(context.WithoutCancel(s.ctx)) }() // it also ends by itself
 		for e, err := range snapshot.All(s.ctx, c) {
 			if !yield(e, err) {
 				return

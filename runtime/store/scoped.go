@@ -7,17 +7,17 @@ import (
 	"github.com/cairn-run/cairn/actor/kv"
 )
 
-// A ScopedStore is the part of a store that is a namespace: its group g is the group NAMESPACE:g of
-// the store, and the group "" is [DefaultGroup].
+// A ScopedStore is a namespace of a store. Its group g is the group NAMESPACE:g of the store, and
+// the group "" is [DefaultGroup].
 type ScopedStore = Store
 
-// A QuotaConfig bounds a namespace. 0 is no bound.
+// A QuotaConfig bounds a namespace. 0 means no bound.
 type QuotaConfig struct {
 	MaxKeys   int // in all groups
 	MaxGroups int
 }
 
-// NewScoped returns a namespace of a store. Its name has letters, digits and hyphens.
+// NewScoped returns a namespace of a store. Its name consists of letters, digits and hyphens.
 func NewScoped(s *Store, namespace string) (*ScopedStore, error) {
 	switch {
 	case s.closed():
@@ -31,10 +31,9 @@ func NewScoped(s *Store, namespace string) (*ScopedStore, error) {
 }
 
 // NewScopedWithQuota is NewScoped, and sets the quota of the namespace. The quota is stored, and
-// holds for every writer, also through the store itself and in transactions: a change that passes
-// it is [ErrQuotaExceeded]. Keys that are overwritten, and expired ones, take nothing. A quota that
-// is lower than what is there removes nothing. A group of the store with the name of the namespace
-// counts, too.
+// applies to every writer, even through the store itself and in transactions. A change beyond it
+// fails with [ErrQuotaExceeded]. Overwritten and expired keys do not count. A quota below the
+// current size removes nothing. A group of the store with the name of the namespace counts, too.
 func NewScopedWithQuota(s *Store, namespace string, q QuotaConfig) (*ScopedStore, error) {
 	const op = "NewScopedWithQuota"
 	scoped, err := NewScoped(s, namespace)

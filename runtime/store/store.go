@@ -12,14 +12,14 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// A Store is a key-value store, or the part of one that is a namespace or a transaction.
+// A Store is a key-value store, or a namespace or transaction of one.
 type Store struct {
 	*core
 	namespace string // with its colon; "" for the whole store
 	tx        *kv.Tx // nil outside of transactions
 }
 
-// A core is what a store shares with its namespaces and transactions.
+// A core is the part of a store that its namespaces and transactions share.
 type core struct {
 	kv     kv.Store
 	ctx    context.Context // ends when the store is closed
@@ -35,21 +35,19 @@ type core struct {
 	callbacks map[*follower]struct{}
 }
 
-// The actor of a store that owns its node.
+// The actor type of a store that owns its node.
 var stores = actor.NewType[struct{}]("store")
 
-// memory is how much memory the node of a store may take, and storage how much it stores at most:
-// no bound but the disk.
+// memory bounds the memory of a store's node. storage bounds its data, so that only the disk does.
 const (
 	memory  = 256 << 20
 	storage = 1 << 60
 )
 
-// Open opens the store in a directory, which is made if it is missing. One process at a time can
-// open it.
+// Open opens the store in a directory and creates it if missing. One process at a time can open it.
 func Open(dir string) (*Store, error) { return open(runtime.Options{Dir: dir}) }
 
-// New is Open, and opens a store in memory for the path ":memory:".
+// New is Open, except that the path ":memory:" opens a store in memory.
 func New(path string) (*Store, error) {
 	if path == ":memory:" {
 		return open(runtime.Options{Disk: engine.NewDisk()})
@@ -71,17 +69,17 @@ func open(o runtime.Options) (*Store, error) {
 	return s, nil
 }
 
-// Of returns the store of an actor: Of(ref.KV()). Closing it ends its watchers and callbacks; the
-// node goes on.
+// Of returns the store of an actor: Of(ref.KV()). Closing it ends its watchers and callbacks, but
+// not the node.
 func Of(of kv.Store) *Store {
 	c := &core{kv: of, callbacks: make(map[*follower]struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return &Store{core: c}
 }
 
-// Close ends the watchers and callbacks, waits for callbacks that run, and closes what Open has
-// opened. Later calls return the same. It must not be called in a callback. The Close of a
-// namespace or a transaction does nothing.
+// Close ends the watchers and callbacks, waits for running callbacks, and closes the node of Open.
+// Later calls return the same error. It must not be called in a callback. The Close of a namespace
+// or a transaction does nothing.
 func (s *Store) Close() error {
 	if s == nil || s.core == nil || s.namespace != "" || s.tx != nil {
 		return nil
@@ -98,10 +96,10 @@ func (s *Store) Close() error {
 	return s.err
 }
 
-// closed reports whether the store takes no calls.
+// closed reports whether the store refuses calls.
 func (s *Store) closed() bool { return s == nil || s.core == nil || s.ctx.Err() != nil }
 
-// warnings is the log of a node without what is no warning.
+// warnings is the log of a node, with only warnings and errors.
 type warnings struct{ slog.Handler }
 
 // Enabled implements slog.Handler.

@@ -44,13 +44,13 @@ func inStore(t *testing.T, f func(t *testing.T, r *rig)) {
 	}, actor.Define(tenants, actor.Spec[struct{}]{OpenKV: true}))
 }
 
-// is fails the test if an error is not the one that is wanted.
+// is fails the test unless err is want.
 func is(t testing.TB, err, want error) {
 	t.Helper()
 	errorIf(t, !errors.Is(err, want) || want == nil && err != nil, "error %v, want %v", err, want)
 }
 
-// same fails the test if a result is not the one that is wanted.
+// same fails the test unless a result is want, without an error.
 func same[T any](t testing.TB, want T) func(got T, err error) {
 	return func(got T, err error) {
 		t.Helper()
@@ -77,7 +77,7 @@ func refusedAs(t testing.TB, code actor.Code, errs ...error) {
 	}
 }
 
-// list writes what a loop yields.
+// list returns the values of a loop as text.
 func list[T any](seq func(func(T, error) bool)) string {
 	var all []string
 	for v, err := range seq {
@@ -141,7 +141,7 @@ func TestVerbs(t *testing.T) {
 	})
 }
 
-// A key is gone at its time for every method, and set anew it stays.
+// An expired key is gone for every method, and stays if it is set again.
 func TestExpiredKeysAreGoneForEveryVerb(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		ok(t, r.SetWithTTL("g", "k", "v", 50*time.Millisecond), r.SetWithTTL("h", "k", "v", time.Hour))
@@ -202,8 +202,8 @@ func TestScopes(t *testing.T) {
 	})
 }
 
-// The keys of a group with the name of a namespace are between those of the namespace. Keys of
-// other interfaces are there, too.
+// The keys of a group with the name of a namespace are between the keys of the namespace. There are
+// also keys of other interfaces.
 func TestGroupsAreApartFromNamespacesAndOtherKeys(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		ok(t, r.Set("a", "k", "1"), r.Set("a", "z", "2"), r.Set("a:m", "k", "3"), r.Set("a:m", "k2", "4"), r.Set("a.b:c", "k", "5"))
@@ -226,11 +226,11 @@ func TestGroupsAreApartFromNamespacesAndOtherKeys(t *testing.T) {
 		ok(t, r.DeletePrefix("a"))
 		same(t, 0)(r.CountAll(""))
 		n, err := r.kv.Count(ctx, kv.Selection{})
-		same(t, int64(5))(n, err) // those of the others
+		same(t, int64(5))(n, err) // the keys of the others
 	})
 }
 
-// What other interfaces store is read as text, and they read what the store has written.
+// The store reads values of other interfaces as text, and they read the values of the store.
 func TestValuesOfOtherInterfaces(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		_, err := r.kv.Commit(ctx, kv.Commit{Mutations: []kv.Mutation{
@@ -277,7 +277,7 @@ func TestTransactions(t *testing.T) {
 		same(t, []string{"g", "h", "ns:g"})(r.Groups(""))
 		same(t, map[string]string{"old": "1"})(r.GetAll("g"))
 
-		// A session is the same in other words.
+		// A Tx does the same.
 		tx, err := r.Begin()
 		ok(t, err, change(tx.Store))
 		tx.Rollback()
@@ -292,7 +292,7 @@ func TestTransactions(t *testing.T) {
 		time.Sleep(time.Minute)
 		same(t, map[string]string{"new": "2"})(r.GetAll("g"))
 
-		// A session whose reads have changed does nothing, and a transaction does it again.
+		// A Tx whose reads have changed does nothing, and a Transaction runs again.
 		tx, err = sc.Begin()
 		ok(t, err)
 		same(t, "2")(tx.Get("g", "k"))
@@ -331,8 +331,7 @@ func TestRender(t *testing.T) {
 	})
 }
 
-// A history of random calls gives what the same calls on a map give, also after restarts, sleep and
-// crashes.
+// Random calls return the same as on a map, even after restarts, sleep and crashes.
 func TestRandomCallsAreThoseOfAMap(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
@@ -398,7 +397,7 @@ func randomCalls(t *testing.T, r *rig, random *rand.Rand) {
 			case 1:
 				r.h.Restart()
 			case 2:
-				time.Sleep(time.Hour) // it sleeps
+				time.Sleep(time.Hour) // the actor sleeps
 			}
 		case 7:
 			failed := random.IntN(2) == 0
@@ -437,7 +436,7 @@ func randomCalls(t *testing.T, r *rig, random *rand.Rand) {
 	}
 }
 
-// A power cut loses nothing that Set has acknowledged, and nothing half.
+// A power cut loses no acknowledged Set, and no part of one.
 func TestACrashKeepsWhatWasAcknowledged(t *testing.T) {
 	for seed := range uint64(4) {
 		actortest.Config{Seed: seed + 1, UnsyncedPercent: 50}.Run(t, func(t *testing.T, h *actortest.Harness) {
@@ -452,7 +451,7 @@ func TestACrashKeepsWhatWasAcknowledged(t *testing.T) {
 					for n := range each {
 						key := fmt.Sprint(w, "/", n)
 						err := r.Transaction(func(tx *store.Store) error { return errors.Join(tx.Set("x", key, key), tx.Set("y", key, key)) })
-						if err == nil { // the call that the power cut was in has failed
+						if err == nil { // the call during the power cut has failed
 							acked.Store(key, key)
 							progress <- struct{}{}
 						}

@@ -14,20 +14,20 @@ import (
 	"github.com/cairn-run/cairn/actor/kv"
 )
 
-// An EventType says what has happened.
+// An EventType is the kind of an event.
 type EventType int
 
 // The types of events.
 const (
-	// EventSet: a value was stored.
+	// EventSet means that a value was stored.
 	EventSet EventType = iota
-	// EventDelete: a key was removed, or has expired; see Event.Cause.
+	// EventDelete means that a key was removed, or has expired; see Event.Cause.
 	EventDelete
-	// EventDeleteGroup: all keys of a group were removed. The watcher of one key gets an
+	// EventDeleteGroup means that all keys of a group were removed. The watcher of one key gets an
 	// EventDelete instead.
 	EventDeleteGroup
-	// EventGap: the reader was so slow that events are no longer in the log. It has no group and no
-	// key.
+	// EventGap means that the reader was so slow that events are no longer in the log. It has no
+	// group and no key.
 	EventGap
 )
 
@@ -49,11 +49,11 @@ func (t EventType) String() string {
 // An Event is a change of the store.
 type Event struct {
 	Type EventType
-	// Group is the whole name of the group, with that of the namespace.
+	// Group is the full name of the group, with the namespace.
 	Group string
-	// Key is that of an EventSet and an EventDelete.
+	// Key is the key of an EventSet and an EventDelete.
 	Key string
-	// Value is that of an EventSet.
+	// Value is the value of an EventSet.
 	Value string
 	// Timestamp is the time of the commit, and Version counts commits: later ones have greater
 	// versions.
@@ -61,13 +61,12 @@ type Event struct {
 	Version   uint64
 	// Cause of an EventDelete is "delete", "delete_group" or "expired".
 	Cause string
-	// Missed counts the events that an EventGap stands for.
+	// Missed is the number of lost events of an EventGap.
 	Missed uint64
 }
 
-// A Watcher gets events from Ch. The channel holds 16 events. A watcher that is slower delays
-// nobody and loses nothing: later events wait in the log of the store, which keeps the last 100,000
-// of up to 64 MiB.
+// A Watcher sends events to Ch, which holds 16 events. A slow reader delays nobody and loses
+// nothing: later events wait in the log of the store, which keeps the last 100,000 of up to 64 MiB.
 type Watcher struct {
 	// Ch is closed after Unwatch or the store's Close, or when Err has an error.
 	Ch <-chan Event
@@ -75,7 +74,7 @@ type Watcher struct {
 	follower *follower
 }
 
-// Err returns why there are no more events; nil if Ch is open, or was closed by Unwatch or the
+// Err returns the error that ended the events; nil if Ch is open, or was closed by Unwatch or the
 // store's Close.
 func (w *Watcher) Err() error {
 	if w == nil || w.follower == nil {
@@ -89,12 +88,11 @@ func (w *Watcher) Err() error {
 // watchBuffer is how many events the channel of a watcher holds.
 const watchBuffer = 16
 
-// Watch returns a watcher of the changes that follow: of one key; of a group, for the key "*"; or
-// of all groups, for the group "*", which in a namespace are those of the namespace. Unwatch must
-// be called when it is no longer read.
+// Watch returns a watcher of later changes to one key, to a group with the key "*", or to all
+// groups of the store or namespace with the group "*". Call Unwatch when it is no longer read.
 //
-// The first Watch or OnChange of a store makes it keep its changes in a log, which it does from
-// then on. That takes a second or so for a million keys.
+// The first Watch or OnChange of a store turns on its log of changes, which stays on. That takes
+// about a second for a million keys.
 func (s *Store) Watch(group, key string) *Watcher {
 	ch := make(chan Event, watchBuffer)
 	f := s.follow("Watch", s.selects(group, key), func(ctx context.Context, e Event) {
@@ -114,10 +112,10 @@ func (s *Store) Unwatch(w *Watcher) {
 	}
 }
 
-// OnChange calls f for each change that follows, in the order of the commits, one at a time, after
-// the change is durable. f holds up no writer and may use the store, except Close and Sync. If f
-// panics, the panic is logged, and f is called for the next change. The function that it returns
-// ends the calls; one that runs goes on.
+// OnChange calls f for each later change, in the order of the commits, one at a time, once the
+// change is durable. f delays no writer and may use the store, except Close and Sync. If f panics,
+// the panic is logged, and f is called for the next change. The function that OnChange returns ends
+// the calls, except one that is running.
 func (s *Store) OnChange(f func(Event)) (stop func()) {
 	follower := s.follow("OnChange", selected{all: true, each: true}, func(_ context.Context, e Event) {
 		defer func() {
@@ -142,7 +140,7 @@ func (s *Store) OnChange(f func(Event)) (stop func()) {
 }
 
 // Sync waits until all callbacks have returned for the changes so far. It fails if ctx ends, or if
-// a callback is no longer told of changes. It must not be called in a callback.
+// a callback no longer receives changes. It must not be called in a callback.
 func (s *Store) Sync(ctx context.Context) error {
 	if s.closed() {
 		return s.fault("Sync", ErrClosed)
@@ -168,7 +166,7 @@ func (s *Store) Sync(ctx context.Context) error {
 	return s.fault("Sync", err)
 }
 
-// A selected says which events a follower is told.
+// A selected says which events a follower delivers.
 type selected struct {
 	prefixes []kv.Key
 	group    string // "" for each
@@ -199,7 +197,7 @@ func (of *selected) has(group, key string) bool {
 	return (of.all || group == of.group) && (of.each || key == of.key)
 }
 
-// A follower reads the log in a goroutine of its own, from where it is: nothing waits for it.
+// A follower reads the log in its own goroutine, from its own position. Nothing waits for it.
 type follower struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -212,7 +210,7 @@ type follower struct {
 	err    error
 }
 
-// follow starts a follower. end is called when it has ended, also if it could not begin.
+// follow starts a follower. It calls end when the follower has ended, even if it could not begin.
 func (s *Store) follow(op string, of selected, deliver func(context.Context, Event), end func()) *follower {
 	f := &follower{done: make(chan struct{})}
 	f.moved = sync.NewCond(&f.mu)
@@ -260,19 +258,19 @@ func (s *Store) follow(op string, of selected, deliver func(context.Context, Eve
 	return f
 }
 
-// begin makes the store keep its changes, and returns where the log ends. Then the caller owes
-// followers.Done.
+// begin turns on the log of the store, and returns the end of the log. After success the caller
+// must call followers.Done.
 func (s *Store) begin(ctx context.Context) (kv.Position, error) {
 	if s.closed() {
 		return kv.Position{}, ErrClosed
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed() { // and waits for the followers
+	if s.closed() { // Close waits for the followers
 		return kv.Position{}, ErrClosed
 	}
 	from, err := s.kv.LastPosition(ctx)
-	// the actor may be another one by now
+	// The actor may have been destroyed and created again.
 	if code := host.CodeOf(err); !s.logged || code == host.NotFound || code == host.FailedPrecondition {
 		if err := s.log(ctx); err != nil {
 			return kv.Position{}, err
@@ -286,7 +284,7 @@ func (s *Store) begin(ctx context.Context) (kv.Position, error) {
 	return from, err
 }
 
-// log makes the store keep its changes.
+// log turns on the log of the store.
 func (s *Store) log(ctx context.Context) error {
 	policy, err := s.scope(ctx, nil)
 	if err != nil || policy != nil && policy.Log {
@@ -335,14 +333,14 @@ func (f *follower) wait(ctx context.Context, sequence uint64) error {
 	return f.err
 }
 
-// removed are the groups that one commit has removed as a whole, of which it has told.
+// removed holds the groups that one commit removed as a whole and that were already reported.
 type removed struct {
 	version uint64
 	groups  map[string]bool
 }
 
-// event returns an event of the log as one of the store; false if it is none that is selected, or
-// was told with its group.
+// event returns an event of the log as an event of the store; false if it is not selected, or was
+// reported with its group.
 func (r *removed) event(e *kv.Event, of *selected, namespace string) (Event, bool) {
 	group, key, ok := split(e.Key)
 	if !ok || !of.has(group, key) || len(group) < len(namespace) || group[:len(namespace)] != namespace {
@@ -378,7 +376,7 @@ func (r *removed) event(e *kv.Event, of *selected, namespace string) (Event, boo
 	return out, true
 }
 
-// whole reports whether a selection that was removed has all keys of a group.
+// whole reports whether a removed selection has all keys of a group.
 func whole(of *kv.Selection, group kv.Key) bool {
 	if of == nil || of.Start != nil || of.End != nil || len(of.Prefix) > len(group) {
 		return false

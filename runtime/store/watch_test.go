@@ -22,7 +22,7 @@ func line(e store.Event) string {
 	return strings.TrimRight(fmt.Sprint(e.Type, " ", e.Group, "/", e.Key, "=", e.Value, " ", e.Cause), " ")
 }
 
-// waiting returns the events that a watcher has in its channel and its log by now.
+// waiting returns the events in a watcher's channel and log.
 func waiting(w *store.Watcher) string {
 	var all []string
 	for {
@@ -97,7 +97,7 @@ func TestWatchersGetWhatTheySelect(t *testing.T) {
 	})
 }
 
-// A transaction's events come together. DeletePrefix tells of each group.
+// The events of a transaction come together. DeletePrefix has an event for each group.
 func TestEventsOfOneCommit(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		w := r.Watch("*", "*")
@@ -131,7 +131,7 @@ func TestEventsOfOneCommit(t *testing.T) {
 	})
 }
 
-// A watcher that is behind gets everything that the log keeps, and a gap for the rest.
+// A watcher that is behind gets all events in the log, and a gap for the rest.
 func TestWatchersThatAreFarBehindAreToldOfTheGap(t *testing.T) {
 	inStore(t, func(t *testing.T, r *rig) {
 		w := r.Watch("*", "*")
@@ -179,7 +179,7 @@ func TestWatchersEndWithTheActor(t *testing.T) {
 	})
 }
 
-// More and larger values at once than the node has room for wait, as for a busy database.
+// Writes that exceed the node's memory wait, as for a busy database.
 func TestManyLargeWritesWait(t *testing.T) {
 	st, err := store.New(":memory:")
 	ok(t, err)
@@ -300,7 +300,7 @@ func TestDeleteGroupTakesNothingOfANamespace(t *testing.T) {
 			default:
 			}
 			_ = st.Set("a", "k", "v")
-			_ = st.DeleteGroup("a") // which may conflict too often
+			_ = st.DeleteGroup("a") // may conflict too often
 		}
 	})
 	for range 300 {

@@ -15,8 +15,7 @@ func (s *Store) Set(group, key, value string) error {
 	return s.write("Set", kv.Put(keyOf(s.full(group), key), valueOf(value)))
 }
 
-// SetWithTTL stores a value for a time, 1 ms to 100 years. Then it is gone for every method at
-// once.
+// SetWithTTL stores a value for 1 ms to 100 years. After that no method sees it.
 func (s *Store) SetWithTTL(group, key, value string, ttl time.Duration) error {
 	if ttl < time.Millisecond {
 		return s.fault("SetWithTTL",
@@ -26,7 +25,7 @@ func (s *Store) SetWithTTL(group, key, value string, ttl time.Duration) error {
 	return s.write("SetWithTTL", kv.Put(keyOf(s.full(group), key), valueOf(value)).For(ttl))
 }
 
-// Delete removes a key. That there is none is no error.
+// Delete removes a key. A missing key is no error.
 func (s *Store) Delete(group, key string) error {
 	return s.write("Delete", kv.Delete(keyOf(s.full(group), key)))
 }
@@ -36,8 +35,8 @@ func (s *Store) DeleteGroup(group string) error {
 	return s.remove("DeleteGroup", kv.Selection{Prefix: prefixOf(s.full(group))}, s.group(group))
 }
 
-// DeletePrefix removes all keys of the groups whose names begin with a text, "" for all, in one
-// commit. Capital and small letters differ.
+// DeletePrefix removes all keys of the groups whose names begin with prefix, "" for all, in one
+// commit. Upper and lower case differ.
 func (s *Store) DeletePrefix(prefix string) error {
 	if s.closed() {
 		return s.fault("DeletePrefix", ErrClosed)
@@ -47,9 +46,9 @@ func (s *Store) DeletePrefix(prefix string) error {
 		func(it *item) bool { return len(it.group) >= len(prefix) && it.group[:len(prefix)] == prefix })
 }
 
-// remove removes the items of a selection that match. What it has listed must still be so when it
-// commits, or it would take along what came into a range meanwhile. That cannot be checked of more
-// entries than one commit checks.
+// remove removes the items of a selection that match. Its commit checks that the listed items are
+// unchanged; otherwise it could remove items that were added to a range meanwhile. It does not
+// check more entries than one commit can.
 func (s *Store) remove(op string, of kv.Selection, match func(*item) bool) error {
 	if s.closed() {
 		return s.fault(op, ErrClosed)
@@ -67,9 +66,9 @@ func (s *Store) remove(op string, of kv.Selection, match func(*item) bool) error
 	return s.write(op, all...)
 }
 
-// PurgeExpired removes keys that have expired, and returns how many. No method sees them anyway,
-// and they are removed within an hour of their time, or within a second if the store has watchers
-// or quotas.
+// PurgeExpired removes expired keys, and returns their number. No method sees expired keys. They
+// are also removed without a purge, within an hour of their time, or within a second if the store
+// has watchers or quotas.
 func (s *Store) PurgeExpired() (int64, error) {
 	if s.closed() {
 		return 0, s.fault("PurgeExpired", ErrClosed)
@@ -99,14 +98,14 @@ func (s *Store) write(op string, mutations ...kv.Mutation) error {
 	return s.fault(op, err)
 }
 
-// A change that finds too many others waiting is tried again, after pauses that double.
+// A change that fails because too many others are waiting is tried again, after pauses that double.
 const (
 	patience   = time.Minute
 	firstPause = time.Millisecond
 	lastPause  = 100 * time.Millisecond
 )
 
-// patiently calls f until it does something else than to fail with the code Overloaded, which does
+// patiently calls f until it returns anything but an Overloaded error, which means that f did
 // nothing.
 func (s *Store) patiently(f func() error) error {
 	for end, pause := time.Now().Add(patience), firstPause; ; pause = min(2*pause, lastPause) {
@@ -124,8 +123,9 @@ func (s *Store) patiently(f func() error) error {
 	}
 }
 
-// deletions returns the mutations that remove the items of a selection that match, which are all of
-// their groups: of a group that has its prefix for itself one, of another one for each key.
+// deletions returns the mutations that remove the matching items of a selection, which are whole
+// groups: one mutation for a group that shares its prefix with no other keys, else one for each
+// key.
 func (s *Store) deletions(of kv.Selection, match func(*item) bool) (all []kv.Mutation, err error) {
 	type found struct {
 		keys   []kv.Key
@@ -175,11 +175,11 @@ func (s *Store) deletions(of kv.Selection, match func(*item) bool) (all []kv.Mut
 	return all, nil
 }
 
-// Transaction calls f with a view of the store, and commits what f does there as one, unless f
-// returns an error or panics: then nothing is done. Reads of the view see its writes. If another
-// commit changes what f has read, f is called again, up to 8 times, and then the error is a
-// [kv.ConflictError]. So f should do nothing else that lasts. What f does in the store itself is
-// not part of the transaction. The view is for one goroutine at a time, until f returns.
+// Transaction calls f with a view of the store, and commits the writes of f to the view as one. If
+// f returns an error or panics, nothing is done. Reads of the view see its writes. If another
+// commit changes an entry that f has read, f is called again, up to 8 times; then the error is a
+// [kv.ConflictError]. So f should have no other lasting effects. Writes of f to the store itself
+// are not part of the transaction. The view is for one goroutine at a time, until f returns.
 func (s *Store) Transaction(f func(tx *Store) error) error {
 	switch {
 	case s.closed():
@@ -206,11 +206,11 @@ func (s *Store) Transaction(f func(tx *Store) error) error {
 
 var errNested = host.Errorf(host.FailedPrecondition, "a transaction cannot begin another; it has one commit")
 
-// A Tx is a transaction that the caller ends. It is for one goroutine at a time.
+// A Tx is a transaction that its caller ends. It is for one goroutine at a time.
 type Tx struct{ *Store }
 
-// Begin begins a transaction, which ends with [Tx.Commit] or [Tx.Rollback], or by itself if it
-// rests for more than 30 s. Reads see its writes. Nothing is written before Commit.
+// Begin begins a transaction, which ends with [Tx.Commit] or [Tx.Rollback], or by itself after 30 s
+// without use. Reads see its writes. Nothing is written before Commit.
 func (s *Store) Begin() (Tx, error) {
 	switch {
 	case s.closed():
@@ -221,8 +221,9 @@ func (s *Store) Begin() (Tx, error) {
 	return Tx{&Store{s.core, s.namespace, s.kv.Begin()}}, nil
 }
 
-// Commit ends the transaction, and returns when what it wrote is durable. If another commit has
-// changed what the transaction has read, nothing is done, and the error is a [kv.ConflictError].
+// Commit ends the transaction, and returns when its writes are durable. If another commit has
+// changed an entry that the transaction read, nothing is done, and the error is a
+// [kv.ConflictError].
 func (tx Tx) Commit() error {
 	switch {
 	case tx.closed():

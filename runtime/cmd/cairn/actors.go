@@ -98,8 +98,7 @@ func (c *cli) list(cmd *cobra.Command, q host.ListQuery, limit int, dir string) 
 		if q.Cursor == "" || limit > 0 && printed >= limit {
 			break
 		}
-		// Columns are aligned page by page, so that a long listing begins at once and takes no
-		// memory.
+		// Columns are aligned per page, so a long listing begins at once and takes no memory.
 		t.Flush()
 	}
 	t.Flush()
@@ -117,7 +116,7 @@ func (c *cli) list(cmd *cobra.Command, q host.ListQuery, limit int, dir string) 
 	return nil
 }
 
-// noteLeftOut says which actors a list had to leave out.
+// noteLeftOut prints which actors a list omitted.
 func (c *cli) noteLeftOut(actors []host.Address) {
 	names := make([]string, len(actors))
 	for i, a := range actors {
@@ -135,7 +134,7 @@ func (c *cli) noteLeftOut(actors []host.Address) {
 	c.note("left out, because the disk failed before their last commit was durable (restart the node): %s%s", strings.Join(names, ", "), more)
 }
 
-// otherType asks whether another type was meant than one of which there are no actors.
+// otherType returns a suggestion for a type that has no actors.
 func (c *cli) otherType(ctx context.Context, n reader, typ string) string {
 	if typ == "" {
 		return ""

@@ -9,10 +9,10 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// parseAddress reads TYPE/PART/PART, which is how the actor stands in the gateway's URLs: parts are
-// percent-escaped, so that a part may hold a slash, and the parts "", "-", "." and ".." and parts
-// that begin with "~" have a "~" in front. The parts "-", "." and ".." are understood without it:
-// only in a URL do they mean something else.
+// parseAddress reads TYPE/PART/PART, the form in the gateway's URLs. Parts are percent-escaped, so
+// a part may hold a slash. The parts "", "-", "." and "..", and parts that begin with "~", have a
+// "~" in front. The parts "-", "." and ".." are also accepted without it, because they have another
+// meaning only in URLs.
 func parseAddress(s string) (host.Address, error) {
 	typ, rest, more := strings.Cut(s, "/")
 	if err := checkType(typ); err != nil {
@@ -61,7 +61,7 @@ func parsePrefix(s string) ([]string, error) {
 	return parts, nil
 }
 
-// formatAddress writes an address as it stands in URLs, so that parseAddress reads it back.
+// formatAddress writes an address in the form of URLs, which parseAddress reads.
 func formatAddress(typ string, key []string) string {
 	var b strings.Builder
 	b.WriteString(typ)

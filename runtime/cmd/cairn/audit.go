@@ -61,7 +61,7 @@ func (c *cli) auditCommand() *cobra.Command {
 	return cmd
 }
 
-// auditQuery reads which records are asked for.
+// auditQuery reads the selection of records.
 func auditQuery(q *audit.Query, args []string, prefix, since, until string) error {
 	if len(args) == 1 {
 		if _, _, q.Exact = strings.Cut(args[0], "/"); q.Exact {

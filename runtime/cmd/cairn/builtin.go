@@ -19,7 +19,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
-// A target is an actor of a node: what a command calls the methods on that every actor has.
+// A target is the actor whose built-in methods a command calls.
 type target struct {
 	c *cli
 	n *client.Client // nil if the node is stopped
@@ -28,7 +28,7 @@ type target struct {
 	stopped *stoppedNode
 }
 
-// A stoppedNode answers what can be read of the data of a node that is stopped.
+// A stoppedNode answers reads from the data of a stopped node.
 type stoppedNode struct{ *runtime.Offline }
 
 // Call implements host.Node.
@@ -54,7 +54,7 @@ func (t *target) node() interface {
 
 // askOptions say how to call a method.
 type askOptions struct {
-	// existing demands that the actor exists, also of a method that creates it.
+	// existing requires that the actor exists, even for a method that creates it.
 	existing bool
 	// wait is how long the node may take besides --timeout.
 	wait time.Duration
@@ -62,7 +62,7 @@ type askOptions struct {
 	key string
 }
 
-// on returns what runs a command whose first argument is an actor: f gets the others.
+// on returns the run function of a command whose first argument is an actor. f gets the others.
 func (c *cli) on(f func(ctx context.Context, t *target, args []string) error) func(*cobra.Command, []string) error {
 	return c.onData(new(string), f)
 }
@@ -100,9 +100,8 @@ func ask[In, Out any](ctx context.Context, t *target, m method.Typed[In, Out], i
 	return out, err
 }
 
-// ask calls a method that every actor has, whose input and output have the shapes of in and out.
-// The actor must exist unless the method creates it. A method that counts is called again as long
-// as there is more to do than one turn can.
+// ask calls a built-in method with the types of in and out. The actor must exist unless the method
+// creates it. A method that counts is called again while there is more to do than one turn can.
 func (t *target) ask(ctx context.Context, m *method.Row, in, out any, o askOptions) error {
 	err := t.askOnce(ctx, m, in, out, o)
 	switch sum := out.(type) {
@@ -199,7 +198,7 @@ func named[In, Out, Item any](m method.Typed[In, Out], items func(*Out) []Item,
 }
 
 // completeNamed completes an actor and then the name of one of its queues, schedules or streams,
-// which list tells.
+// from list.
 func (c *cli) completeNamed(list func(ctx context.Context, t *target) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if len(args) != 1 {

@@ -20,7 +20,7 @@ import (
 // maxConcurrency bounds --concurrency.
 const maxConcurrency = 1024
 
-// A bulk is something that is done to the actors that the command line names or selects.
+// A bulk is a verb for the actors that the command line names or selects.
 type bulk struct {
 	*cli
 	verb
@@ -122,7 +122,7 @@ func (b *bulk) selected(ctx context.Context, n *client.Client,
 	return actors, err
 }
 
-// list prints what the verb would be done to.
+// list prints the actors that the verb would change.
 func (b *bulk) list(ctx context.Context, n *client.Client, actors []host.Address) error {
 	t := b.table()
 	defer t.Flush()
@@ -154,7 +154,7 @@ func (b *bulk) list(ctx context.Context, n *client.Client, actors []host.Address
 	return nil
 }
 
-// consent asks, if it has to.
+// consent asks for consent, if the verb needs it.
 func (b *bulk) consent(ctx context.Context, n *client.Client, actors []host.Address) error {
 	question := ""
 	switch {
@@ -220,7 +220,7 @@ func (b *bulk) all(ctx context.Context, n *client.Client, actors []host.Address)
 		if b.json {
 			printing.Lock()
 			defer printing.Unlock()
-			_ = b.printDone(a, did && err == nil, err) // what cannot be printed is done all the same
+			_ = b.printDone(a, did && err == nil, err) // it is done even if it cannot be printed
 		}
 	})
 	stopProgress()

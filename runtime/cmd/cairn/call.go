@@ -88,8 +88,8 @@ func (c *cli) input(arg string) ([]byte, error) {
 	return b, nil
 }
 
-// document reads what an argument stands for, and says from where: itself, - for standard input, or
-// @FILE.
+// document reads the document of an argument, and returns its source: the argument itself, - for
+// standard input, or @FILE.
 func (c *cli) document(arg string) (b []byte, from string, err error) {
 	b, from = []byte(arg), "the input"
 	if arg == "-" {

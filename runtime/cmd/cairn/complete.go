@@ -12,8 +12,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/cell"
 )
 
-// completionTimeout bounds how long the shell waits for the node. A node that is away completes
-// nothing.
+// completionTimeout bounds how long the shell waits for the node. Without a node there are no
+// completions.
 const completionTimeout = 10 * time.Second
 
 // maxSuggestions bounds what is offered at once.
@@ -122,8 +122,7 @@ func (c *cli) completeCall(cmd *cobra.Command, args []string, word string) ([]st
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completionNode opens what the command's flags name: --data's directory if it is given, otherwise
-// the node.
+// completionNode opens the directory of --data if it is given, otherwise the node.
 func (c *cli) completionNode(cmd *cobra.Command) (reader, context.Context, func()) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	dir := ""

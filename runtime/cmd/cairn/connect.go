@@ -78,7 +78,7 @@ func (c *cli) talk(ctx context.Context, a host.Address, r host.ConnectRequest, l
 	if err := t.welcome(); err != nil {
 		return err
 	}
-	// What ends first ends the other: the connection, or what there is to say.
+	// The end of the connection ends the calls, and the end of the input ends the connection.
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	over := make(chan error, 1)
@@ -157,8 +157,7 @@ func (t *talk) deliver(d *host.Delivery) error {
 // maxTalkCalls bounds the calls that are in flight at once.
 const maxTalkCalls = 64
 
-// speak makes the calls that standard input says, several at a time, and returns when all are
-// answered.
+// speak makes the calls on standard input, several at a time, and returns when all are answered.
 func (t *talk) speak(ctx context.Context) error {
 	lines := file.NewLines(t.stdin)
 	slots := make(chan struct{}, maxTalkCalls)

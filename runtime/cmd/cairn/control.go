@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 )
 
-// A verb is something that is done to one actor or to many.
+// A verb is an operation on one actor or on many.
 type verb struct {
 	name string
 	// done is the participle: "paused". undone says of an actor that there was nothing to do: "was
@@ -17,15 +17,15 @@ type verb struct {
 	done, undone string
 	// field names the participle in JSON.
 	field string
-	// grave verbs ask for consent also for one actor.
+	// grave verbs ask for consent even for one actor.
 	grave bool
 	// do does it and reports whether there was something to do. It must not fail because another
 	// attempt did it.
 	do func(ctx context.Context, t *target) (bool, error)
 }
 
-// called returns what does a verb by calling a method, whose output says whether there was
-// something to do if it is a count.
+// called returns a function that does a verb by calling a method. If the output is a count, it says
+// whether there was something to do.
 func called[In, Out any](m method.Typed[In, Out], in *In) func(context.Context, *target) (bool, error) {
 	return func(ctx context.Context, t *target) (bool, error) {
 		out, err := ask(ctx, t, m, in, askOptions{})

@@ -134,8 +134,8 @@ func (c *cli) failJSON(status int, err error, remote *host.Error, hints []string
 	fmt.Fprintf(c.stderr, "%s\n", b)
 }
 
-// refused reports whether nothing listens at the node's address. An *Error has no cause, so the way
-// to tell a node that is not there from one that says that it is unavailable is to knock.
+// refused reports whether nothing listens at the node's address. It connects to find out, because
+// an *Error does not tell a missing node from an unavailable one.
 func (c *cli) refused(ctx context.Context) bool {
 	u, err := url.Parse(c.url)
 	if err != nil || u.Hostname() == "" {

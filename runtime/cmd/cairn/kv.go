@@ -180,7 +180,7 @@ func (t *target) get(ctx context.Context, in *hostkv.GetInput, raw bool) error {
 	return nil
 }
 
-// A condition is what the flags of a command demand of the entry.
+// A condition is a command's condition on the entry, from its flags.
 type condition struct {
 	version uint64
 	absent  bool
@@ -265,7 +265,7 @@ func (c *cli) kvPutCommand() *cobra.Command {
 	return cmd
 }
 
-// value reads the value that an argument stands for.
+// value reads the value of an argument.
 func (c *cli) value(arg string, text, binary bool) (host.Raw, string, error) {
 	if !text && !binary {
 		document, err := c.input(arg)

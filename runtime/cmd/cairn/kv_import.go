@@ -139,7 +139,7 @@ func lines(in io.Reader, first int) iter.Seq2[kvfile.Item, error] {
 	}
 }
 
-// An importing puts entries slice by slice, each of which is a commit.
+// An importing puts entries in slices; each slice is a commit.
 type importing struct {
 	*target
 	now   func() time.Time
@@ -271,7 +271,7 @@ func (im *importing) file(ctx context.Context, from, name string) error {
 	return database.View(ctx, func(db *sql.DB) error { return im.run(ctx, inFile(name, databases[from](ctx, db))) })
 }
 
-// inFile puts the name of a file before the places of its entries.
+// inFile adds the name of a file to the places of its entries.
 func inFile(name string, items iter.Seq2[kvfile.Item, error]) iter.Seq2[kvfile.Item, error] {
 	return func(yield func(kvfile.Item, error) bool) {
 		for item, err := range items {

@@ -10,12 +10,11 @@ import (
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
-// batchBytes is about how much one request carries: half of what a node takes unless it is told
-// otherwise.
+// batchBytes is the approximate size of one request: half of a node's default limit.
 const batchBytes = 512 << 10
 
-// batches reads JSON documents from standard input, one a line, and hands them to f: at most so
-// many at a time, and about batchBytes. Empty lines are skipped.
+// batches reads JSON documents from standard input, one a line, and calls f with up to most of
+// them, or about batchBytes. Empty lines are skipped.
 func (c *cli) batches(most int, f func([]host.Raw) error) error {
 	lines := file.NewLines(c.stdin)
 	var batch []host.Raw

@@ -277,12 +277,12 @@ func (t *target) sendMessages(ctx context.Context, queue string, m host.QueueMes
 	return out.Messages, nil
 }
 
-// waitPiece is how long one request waits at most. Followers ask again, so that a proxy on the way
-// need not be patient.
+// waitPiece bounds how long one request waits. Followers ask again, so a proxy need not wait
+// longer.
 const waitPiece = 20 * time.Second
 
-// patiently asks again and again until what is waited for is there, or the time is over. ask gets
-// how long to wait.
+// patiently calls ask until it finds a result or the time is over. piece is how long one call may
+// wait.
 func patiently(wait time.Duration, ask func(piece time.Duration) (found bool, err error)) (found bool, err error) {
 	for until := time.Now().Add(wait); ; {
 		found, err := ask(max(min(waitPiece, time.Until(until)), 0))

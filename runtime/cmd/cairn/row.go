@@ -23,7 +23,7 @@ import (
 //  2. Flags are members of the input too. A flag limit of a row with pages bounds the items of all
 //     pages.
 //  3. A method that counts is called again as long as there is more to do; see ask.
-//  4. A method that waits is asked until it lists something, or for as long as --wait says.
+//  4. A method that waits is called until it lists something, or the time of --wait is over.
 //  5. A call creates the actor only if the method's row says so.
 type row[In, Out any] struct {
 	use    string

@@ -24,7 +24,7 @@ import (
 // maxReason bounds --reason.
 const maxReason = 1024
 
-// A sqlRun is what the flags of cairn sql say.
+// A sqlRun holds the flags of cairn sql.
 type sqlRun struct {
 	commands, args []string
 	mode, reason   string
@@ -148,7 +148,7 @@ func (c *cli) sql(ctx context.Context, t *target, r *sqlRun, values []any) error
 
 // atTerminal runs the shell on a terminal, which is put into raw mode and back.
 func (c *cli) atTerminal(ctx context.Context, s *shell.Shell, t *target, r *sqlRun, in *os.File) error {
-	// What is typed is echoed where the person sees it, also if the results go to a file.
+	// Input is echoed on the terminal even if the results go to a file.
 	out, onScreen := c.stdout.(*os.File)
 	onScreen = onScreen && terminal(out)
 	screen := out

@@ -58,8 +58,8 @@ func (c *cli) queueWorkCommand() *cobra.Command {
 	return cmd
 }
 
-// work runs a command for the messages of a queue. With --json what commands print goes to standard
-// error.
+// work runs a command for the messages of a queue. With --json the output of commands goes to
+// standard error.
 func (t *target) work(ctx context.Context, w *work.Worker, queue string, command []string) error {
 	w.Queue, w.Command, w.Env = remoteQueue{t, queue}, command,
 		[]string{"CAIRN_ACTOR=" + t.String(), "CAIRN_QUEUE=" + queue}

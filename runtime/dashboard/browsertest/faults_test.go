@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// TestEditorsAndReasons types while the page refreshes, gives reasons that are none, and reads
-// numbers that JavaScript writes otherwise.
+// TestEditorsAndReasons types while the page refreshes, gives empty reasons, and reads numbers that
+// JavaScript formats differently.
 func TestEditorsAndReasons(t *testing.T) {
 	s := newSite(t, "")
 	s.call("cell/acme", "kv.set_index", object{"prefix": []any{"note"}, "fields": []any{object{"path": "title"}}})
 	var mutations []any
-	for i := range 3 { // a word that all have gets scores such as 8.1e-07
+	for i := range 3 { // a word in all of them gets scores such as 8.1e-07
 		mutations = append(mutations,
 			object{"op": "put", "key": []any{"note", i}, "value": object{"title": "apple" + strings.Repeat(" pear", 20*i)}})
 	}
@@ -30,7 +30,7 @@ func TestEditorsAndReasons(t *testing.T) {
 	js[bool](b, "(document.querySelector('input[aria-label=Prefix]').focus(), true)")
 	b.press("no")
 	s.call("cell/acme", "kv.commit", object{"mutations": []any{object{"op": "put", "key": []any{"a"}, "value": 1}}})
-	b.until(rows + "5") // it was refreshed, and not with half of a prefix
+	b.until(rows + "5") // it was refreshed, but not with half a prefix
 	if n := js[int](b, "document.querySelector('pre.json').innerText.length"); n != 50_002 {
 		t.Errorf("%d characters of the value are left", n)
 	}
@@ -72,7 +72,7 @@ func TestEditorsAndReasons(t *testing.T) {
 	b.calm()
 }
 
-// TestBusyPages has pages of an actor that does much, and of a state that is large.
+// TestBusyPages opens pages of a busy actor and of a large state.
 func TestBusyPages(t *testing.T) {
 	s := newSite(t, "")
 	s.fly(0)
@@ -92,7 +92,7 @@ func TestBusyPages(t *testing.T) {
 	ofNode.hide()
 	js[bool](ofNode, "(window.before = "+rows+", true)")
 
-	// Values of entries are read again if they have changed.
+	// Changed values of entries are read again.
 	const size = 200_000
 	s.call("cell/acme", "put", object{"key": []any{"a"}, "value": strings.Repeat("x", size)})
 	b.visit("/actor/cell/acme/-/store/entries?key=" + url.QueryEscape(`["a"]`))
@@ -107,7 +107,7 @@ func TestBusyPages(t *testing.T) {
 	b.until("[...document.querySelectorAll('.panel')].filter((e) => e.innerText.includes('\"changed\"')).length > 1")
 	b.shows(`"added"`)
 
-	// The traces of an actor are read once, and its spans come as they end.
+	// The traces of an actor are read once, and its spans arrive as they end.
 	b.visit("/actor/cell/acme/-/traces")
 	b.until("document.querySelector('.live .badge.good') && " + rows)
 	b.until(fmt.Sprintf(asked, "trace.read") + " > 1")
@@ -119,7 +119,7 @@ func TestBusyPages(t *testing.T) {
 	if n := js[int](b, fmt.Sprintf(asked, "trace.read")); n > 0 {
 		t.Errorf("the traces were read %d times again", n)
 	}
-	// So do those of the few actors that the page of a node follows. It is hidden, and reads
+	// So do the spans of the few actors that the page of a node follows. It is hidden, and reads
 	// nothing.
 	ofNode.until(rows + " > before")
 	ofNode.calm()
@@ -135,7 +135,7 @@ func TestBusyPages(t *testing.T) {
 		t.Errorf("10,001 data that come at once are drawn %d times", n)
 	}
 
-	// What takes long to draw is drawn less often.
+	// A page that takes long to draw is drawn less often.
 	js[bool](b, `(import('./page.js').then(({ Page }) => {
 		const page = new Page(document.createElement('div'), [], new URLSearchParams());
 		const real = performance.now;
@@ -157,7 +157,7 @@ func TestBusyPages(t *testing.T) {
 		t.Errorf("it was drawn %d times at once and %d times later", often, later)
 	}
 
-	// Of an actor with many spans the latest are held, and a reading goes on where one stopped.
+	// For an actor with many spans the latest are kept, and reading continues where it stopped.
 	js[bool](b, `(import('./spans.js').then(({ hold }) => {
 		const of = { spans: new Map(), upTo: 0 };
 		const spans = (from) => Array.from({ length: 1500 }, (_, i) => ({ span_id: from + i, start: new Date(from + i).toISOString(), end: new Date(from + i).toISOString() }));
@@ -187,13 +187,13 @@ func TestStrangeKeys(t *testing.T) {
 		js[bool](b, "(location.hash = "+quote(links[i])+", true)")
 		b.until("document.querySelector('h1.address')?.innerText.startsWith(" + quote(name) + ") && document.querySelector('.why')")
 		js[bool](b, "(import('./format.js').then((m) => { window.again = m.link(m.parseAddress("+quote(name)+")); }), true)")
-		b.until("window.again === " + quote(links[i])) // the address leads there, too
+		b.until("window.again === " + quote(links[i])) // the address opens it, too
 	}
 	b.calm()
 }
 
-// TestPagesSayWhatIsGone: the node stops, comes back and asks for a token, and the actor is
-// destroyed, while its page is open.
+// TestPagesSayWhatIsGone stops the node, starts it with a token, and destroys the actor, while the
+// actor's page is open.
 func TestPagesSayWhatIsGone(t *testing.T) {
 	s := newSite(t, "")
 	s.call("cell/acme", "put", object{"key": []any{"a"}, "value": 1})
@@ -222,7 +222,7 @@ func TestPagesSayWhatIsGone(t *testing.T) {
 	b.calm()
 }
 
-// TestLongNames: nothing is so long that a page scrolls sideways, or that a table hides its verbs.
+// TestLongNames checks that no long name makes a page scroll sideways or a table hide its verbs.
 func TestLongNames(t *testing.T) {
 	s := newSite(t, "")
 	long := strings.Repeat("averylongname", 20)
@@ -235,7 +235,7 @@ func TestLongNames(t *testing.T) {
 	b := s.open("")
 	for _, page := range []struct {
 		at, want string
-		within   string // these are within their cell and their table, whatever the time
+		within   string // these must be within their cell and their table at any time
 	}{
 		{"/actor/" + at + "/-/", "1 message waits", ""},
 		{"/actor/" + at + "/-/sql", "averylongname", ""},
@@ -252,7 +252,7 @@ func TestLongNames(t *testing.T) {
 			if wide := js[int](b, "document.documentElement.scrollWidth"); wide > int(width) {
 				t.Errorf("%s is %d pixels wide of %d", page.at, wide, width)
 			}
-			// the longest that a time takes
+			// The longest text of a time.
 			if page.within != "" &&
 				!js[bool](b,
 					"((times, all) => (times.forEach((e) => { e.innerText = '1 h 59 min ago'; }), all.length > 0 && all.every((e) => e.getBoundingClientRect().left >= e.closest('td').getBoundingClientRect().left && e.getBoundingClientRect().right <= e.closest('.scroll').getBoundingClientRect().right)))([...document.querySelectorAll('tbody time')].filter((e) => /now|ago|in /.test(e.innerText)), [...document.querySelectorAll('"+page.within+"')])") {
@@ -261,6 +261,6 @@ func TestLongNames(t *testing.T) {
 		}
 	}
 	b.visit("/actor/" + at + "/-/store/entries")
-	b.until("document.querySelector('[aria-label=Entries] td')?.offsetHeight < 150") // of a long key the first lines are shown
+	b.until("document.querySelector('[aria-label=Entries] td')?.offsetHeight < 150") // of a long key only the first lines show
 	b.calm()
 }

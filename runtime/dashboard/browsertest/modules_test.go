@@ -2,7 +2,7 @@ package browsertest
 
 import "testing"
 
-// TestModules checks what the pages compute, in the browser.
+// TestModules checks the functions of the pages, in the browser.
 func TestModules(t *testing.T) {
 	s := newSite(t, "")
 	b := s.open("")
@@ -29,7 +29,7 @@ func TestModules(t *testing.T) {
 			t.Errorf("%s is %s; want %s", expression, got, want)
 		}
 	}
-	// Bytes that are not CBOR are an error, and take no time or memory.
+	// Bytes that are not CBOR are an error, and cost no time or memory.
 	for _, bad := range []string{"", "1b", "9bffffffffffffffff", "bbffffffffffffffff", "7bffffffffffffffff", "5f", "ff",
 		"0101", "f8", "c0", "62ff"} {
 		if js[bool](b, "(() => { try { m.decode(Uint8Array.from('"+bad+
@@ -37,7 +37,7 @@ func TestModules(t *testing.T) {
 			t.Errorf("%s is decoded", bad)
 		}
 	}
-	// Server-sent events, cut into pieces at every place.
+	// Server-sent events, cut into pieces at every position.
 	js[bool](b, `(window.seen = [], (async () => {
 		const text = ': hi\r\nid: 1\nevent: a\ndata: x\ndata: y\n\n\ndata:z\r\n\r\n', enc = new TextEncoder().encode(text);
 		for (let cut = 0; cut < enc.length; cut++) {
@@ -52,8 +52,8 @@ func TestModules(t *testing.T) {
 	if got := js[string](b, "[...new Set(seen)].join(' and ')"); got != "1,a,x\ny|,,z" {
 		t.Errorf("events are read as %q", got)
 	}
-	// Pauses and renewed sections leave nothing at the signal of a page, which may stay open for
-	// days.
+	// Pauses and renewed sections leave no listeners on the signal of a page, which may stay open
+	// for days.
 	js[bool](b, `(window.left = [], (async () => {
 		const stop = new AbortController(), signal = stop.signal;
 		let n = 0;

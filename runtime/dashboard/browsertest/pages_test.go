@@ -9,8 +9,8 @@ import (
 )
 
 // TestPages opens each page on the flights example and on a cell with hostile values, at the width
-// of a phone. No page wakes the actor that it shows, makes markup of a value, says anything on the
-// console, or scrolls sideways on a phone.
+// of a phone. No page wakes its actor, turns a value into markup, logs to the console, or scrolls
+// sideways on a phone.
 func TestPages(t *testing.T) {
 	s := newSite(t, "")
 	s.fly(80)
@@ -94,8 +94,8 @@ func TestPages(t *testing.T) {
 	b.calm()
 }
 
-// TestATraceFollowsItsActors: spans come to a waterfall as they end. Its page is hidden then, so it
-// reads nothing.
+// TestATraceFollowsItsActors checks that spans arrive in a waterfall as they end. Its page is
+// hidden then, so it reads nothing.
 func TestATraceFollowsItsActors(t *testing.T) {
 	s := newSite(t, "")
 	s.call("cell/acme", "put", object{"key": []any{"a"}, "value": 1})
@@ -119,9 +119,9 @@ func TestATraceFollowsItsActors(t *testing.T) {
 	b.calm()
 }
 
-// TestPagesOfSeveralActorsHaveOneStream: it is that of the first actor that can be followed, and
-// ends while the page is hidden, because a browser has six connections to a node for all its pages.
-// An answer to each request of the page is made up.
+// TestPagesOfSeveralActorsHaveOneStream checks that the stream is of the first actor that can be
+// followed, and ends while the page is hidden, because a browser has six connections to a node for
+// all its pages. The test invents an answer to each request of the page.
 func TestPagesOfSeveralActorsHaveOneStream(t *testing.T) {
 	s := newSite(t, "")
 	b := s.open("#/overview")
@@ -178,12 +178,12 @@ func TestPagesOfSeveralActorsHaveOneStream(t *testing.T) {
 	b.until("document.querySelector('.live .badge').innerText === 'lost'")
 	js[bool](b, "(window.down = false, true)")
 	b.shows("1 of 3 actors live")
-	// A span that has not ended is as long as the latest that came in.
+	// A span that has not ended extends to the end of the latest span.
 	js[bool](b, "(streams.get('a')('span', { trace_id: '"+id+
 		"', span_id: 'ended', parent_id: 'open', name: 'ended', start: '2027-01-01T00:00:00Z', end: '2027-01-01T00:00:10Z' }), true)")
 	b.until("document.querySelectorAll('.wf-bar b').length === 2 && document.querySelector('.wf-bar b.open').style.width === '100%'")
 
-	// Without the listing index, the traces of the node are those of the latest of any 200 actors.
+	// Without the listing index, the page shows the traces of the latest of any 200 actors.
 	js[bool](b, "(log.length = 0, true)")
 	b.visit("/traces")
 	b.until("following() === 'n29'")
@@ -205,9 +205,9 @@ func TestPagesOfSeveralActorsHaveOneStream(t *testing.T) {
 	b.calm()
 }
 
-// TestHiddenPagesFollowNothing: a page that is hidden has no stream, because a browser has six
-// connections to a node for all its pages. When it is seen again it shows what happened meanwhile,
-// as far as the node has it, and nothing twice.
+// TestHiddenPagesFollowNothing checks that a hidden page has no stream, because a browser has six
+// connections to a node for all its pages. When it is visible again, it shows the events of the
+// meantime that the node still has, each once.
 func TestHiddenPagesFollowNothing(t *testing.T) {
 	s := newSite(t, "")
 	put := func(key string) {
@@ -220,12 +220,12 @@ func TestHiddenPagesFollowNothing(t *testing.T) {
 	b := s.open("")
 	for _, page := range []struct {
 		at   string
-		kept int // rows of what happened while the page was hidden
+		kept int // rows of events while the page was hidden
 	}{
 		{"/actor/cell/acme/-/events", 1},
 		{"/actor/cell/acme/-/streams", 1},
 		{"/actor/cell/acme/-/store/watch", 1},
-		{"/feed?kind=event", 0}, // it begins with the present
+		{"/feed?kind=event", 0}, // it begins at the present
 	} {
 		seen, hidden, again := page.at+" seen", page.at+" hidden", page.at+" again"
 		b.visit(page.at)
@@ -253,8 +253,8 @@ func TestHiddenPagesFollowNothing(t *testing.T) {
 	b.calm()
 }
 
-// TestAWatchGoesOnFromWhereItWas: a page that is seen again shows what has changed meanwhile, and
-// neither reads nor shows what has not. It says what it could not read, and goes on.
+// TestAWatchGoesOnFromWhereItWas checks that a page that is visible again reads and shows only
+// changes of the meantime. It reports values that it could not read, and continues.
 func TestAWatchGoesOnFromWhereItWas(t *testing.T) {
 	s := newSite(t, "")
 	put := func(key string) {
@@ -310,7 +310,7 @@ func TestAWatchGoesOnFromWhereItWas(t *testing.T) {
 	b.calm()
 }
 
-// TestOneTrace opens a trace as a waterfall, with the spans of another actor that took part.
+// TestOneTrace opens a trace as a waterfall, with the spans of a second actor.
 func TestOneTrace(t *testing.T) {
 	s := newSite(t, "")
 	s.fly(0)

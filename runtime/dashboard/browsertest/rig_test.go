@@ -29,11 +29,10 @@ import (
 	"github.com/cairn-run/cairn/runtime/cell"
 )
 
-// patience is how long a page may take for anything. Tests wait for what they expect, so only a
-// failure takes so long.
+// patience is how long a test waits for a page. Only a failure takes that long.
 const patience = 2 * time.Minute
 
-// hostile is what a tenant may store to attack an operator.
+// hostile is a value that a tenant may store to attack an operator.
 const hostile = `<img src=x onerror="window.owned=1"><script>window.owned=1</script>'"&amp;`
 
 // A tenant is found by its plan.
@@ -56,7 +55,7 @@ var browser = sync.OnceValues(func() (context.Context, error) {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.Flag("disable-gpu", true),
 		chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(patience),
-		chromedp.Flag("host-resolver-rules", "MAP *.example 127.0.0.1")) // as a site does that points a name of its own at this machine
+		chromedp.Flag("host-resolver-rules", "MAP *.example 127.0.0.1")) // like a site that points its own name at this machine
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium's sandbox refuses root
 	}
@@ -74,7 +73,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A site is a node with the flights example and cells, and what its dashboard has sent.
+// A site is a node with the flights example and cells, and the requests of its dashboard.
 type site struct {
 	t    *testing.T
 	dir  string
@@ -121,7 +120,7 @@ func (s *site) stop() {
 	}
 }
 
-// reason is what the dashboard gave as the reason of a request.
+// reason returns the reason that the dashboard gave for a request.
 func (s *site) reason(operation string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +184,7 @@ func (s *site) fly(n int) {
 			s.t.Fatal(err)
 		}
 	}
-	// A very late one has a claim, whose run waits for documents.
+	// A very late flight has a claim, whose run waits for documents.
 	if _, err := traffic.Depart.Call(s.t.Context(), traffic.Airports.Ref(s.rt, "ORD"),
 		traffic.Flight{Number: 100_000, Destination: "LAX", Delay: 500}); err != nil {
 		s.t.Fatal(err)
@@ -235,7 +234,7 @@ func (s *site) state(actor string) any {
 	return s.do("GET", "actors/"+actor+"/-/", nil)["state"]
 }
 
-// A tab is a page of the browser. It collects what its console says.
+// A tab is a page of the browser. It collects the output of its console.
 type tab struct {
 	t    *testing.T
 	ctx  context.Context
@@ -243,7 +242,7 @@ type tab struct {
 
 	mu       sync.Mutex
 	troubles []string
-	refused  string // what a part of the console may say
+	refused  string // a text that the console may contain
 }
 
 // open opens the dashboard of a site in a tab of its own, with a fragment.
@@ -276,8 +275,7 @@ func (s *site) open(fragment string) *tab {
 		s.t.Fatal(err)
 	}
 	b.size(1360, 900)
-	// A tab that another one covers, because a test before closes its own only now, would get no
-	// keys.
+	// A tab behind another one, which an earlier test is still closing, would get no keys.
 	focus := chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 		return err
@@ -295,20 +293,20 @@ func (b *tab) size(width, height int64) {
 	}
 }
 
-// hide makes the page take itself for hidden when it would read, so that it reads nothing again. It
-// is not told, so its streams go on.
+// hide makes the page count as hidden, so that it reads nothing again. There is no event, so its
+// streams continue.
 func (b *tab) hide() {
 	b.t.Helper()
 	js[bool](b, "(Object.defineProperty(document, 'hidden', { value: true }), true)")
 }
 
-// told hides the page, or shows it, as a browser does.
+// told hides the page, or shows it, with an event as in a browser.
 func (b *tab) told(hidden bool) {
 	b.t.Helper()
 	js[bool](b, fmt.Sprintf("(Object.defineProperty(document, 'hidden', { value: %t, configurable: true }), document.dispatchEvent(new Event('visibilitychange')))", hidden))
 }
 
-// calm fails the test if the console said anything, except that the node refused a request without
+// calm fails the test if the console has any output, except that the node refused a request without
 // a valid token.
 func (b *tab) calm() {
 	b.t.Helper()
@@ -348,7 +346,7 @@ func (b *tab) shows(text string) {
 	b.until("document.body.innerText.includes(" + quote(text) + ")")
 }
 
-// visit shows a page of the dashboard and waits until all of it is there.
+// visit shows a page of the dashboard and waits until it is complete.
 func (b *tab) visit(fragment string) {
 	b.t.Helper()
 	js[bool](b, "(document.getElementById('content').replaceChildren(), location.hash = "+quote("#"+fragment)+
@@ -372,7 +370,7 @@ func (b *tab) click(text string) {
 	js[bool](b, "("+find+".click(), true)")
 }
 
-// fill types into the fields of the open dialog or of the page, by their names or labels.
+// fill types into fields of the open dialog or of the page, by their names or labels.
 func (b *tab) fill(pairs ...string) {
 	b.t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -384,7 +382,7 @@ func (b *tab) fill(pairs ...string) {
 	}
 }
 
-// pictures reports whether pictures of pages are kept: nothing compares them.
+// pictures reports whether pictures of pages are kept. Nothing compares them.
 func pictures() bool { return os.Getenv("CAIRN_LONG") != "" }
 
 // screenshot keeps a picture of the page in a folder that is not part of the repository, if

@@ -12,8 +12,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestOtherSites has a page of another site that frames the dashboard, reads the API and writes to
-// it, and a name of another site that points at the node.
+// TestOtherSites opens a page of another site that frames the dashboard and calls the API, and a
+// name of another site that points at the node.
 func TestOtherSites(t *testing.T) {
 	s := newSite(t, "")
 	b := s.open("")

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-run/cairn/docs/examples/flights/traffic"
 )
 
-// TestVerbs clicks the main verbs. Each asks for a reason, which the node is told.
+// TestVerbs clicks the main verbs. Each asks for a reason, and the node receives it.
 func TestVerbs(t *testing.T) {
 	s := newSite(t, "")
 	s.fly(0)
@@ -116,7 +116,7 @@ func TestRepair(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i := range int64(20) { // which makes the airport congested, and arms its alarm
+	for i := range int64(20) { // this congests the airport, and arms its alarm
 		depart(200_000 + i)
 	}
 	b := s.open("#/actor/airport/DEN/-/state")
@@ -179,8 +179,8 @@ func TestRepair(t *testing.T) {
 	b.calm()
 }
 
-// TestFind selects and sorts actors, sees what is wrong with a condition, and opens one of those
-// that did most.
+// TestFind selects and sorts actors, checks the error of a condition, and opens one of the busiest
+// actors.
 func TestFind(t *testing.T) {
 	s := newSite(t, "")
 	s.fly(20)
@@ -220,7 +220,7 @@ func TestFind(t *testing.T) {
 	b.calm()
 }
 
-// TestLive shows what happens without being asked again: entries that change, and events.
+// TestLive checks that changed entries and events are shown without a refresh.
 func TestLive(t *testing.T) {
 	s := newSite(t, "")
 	s.call("cell/acme", "put", object{"key": []any{"a"}, "value": 1})
@@ -246,7 +246,7 @@ func TestLive(t *testing.T) {
 	b.harmless()
 	b.visit("/actor/cell/acme/-/events")
 	b.until("document.querySelector('.live .badge.good')")
-	b.refused = "status of 404" // the console says that the actor is not there
+	b.refused = "status of 404" // the console says that the actor does not exist
 	s.do("DELETE", "actors/cell/acme/-/", nil)
 	b.shows("not live")
 	b.calm()
@@ -282,8 +282,8 @@ func TestKeyboard(t *testing.T) {
 	b.calm()
 }
 
-// TestToken checks that the page asks for the token, takes it from the address and removes it
-// there, and keeps it nowhere.
+// TestToken checks that the page asks for the token, removes it from the address, and stores it
+// nowhere.
 func TestToken(t *testing.T) {
 	s := newSite(t, "secret")
 	b := s.open("")
@@ -315,7 +315,7 @@ func TestToken(t *testing.T) {
 	other.calm()
 }
 
-// TestInspector opens one actor with an address as cairn inspector makes it.
+// TestInspector opens one actor with an address from cairn inspector.
 func TestInspector(t *testing.T) {
 	s := newSite(t, "")
 	s.store("cell/acme")
@@ -337,7 +337,7 @@ func TestInspector(t *testing.T) {
 
 	made = s.call("cell/acme", "token.create", object{"rights": []any{"read"}})
 	b = s.open("#token=" + made["token"].(string) + "&to=/actor/cell/acme/-/")
-	// all that it allows
+	// All that the token allows.
 	b.until("location.hash === '#/actor/cell/acme/-/store' && document.querySelector('[aria-current]')?.innerText === 'Store'")
 	b.shows("Search indexes")
 }

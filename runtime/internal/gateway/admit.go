@@ -8,12 +8,12 @@ import (
 	"github.com/cairn-run/cairn/actor/host/token"
 )
 
-// admit checks the token of a request: that of the node, or one of the actor, whose grant the
-// context of the request then has.
+// admit checks the token of a request: the node's, or one of the actor. For a token of the actor it
+// puts the grant into the request's context.
 //
-// An actor's token needs no token of the node. It leads only to the key-value store, and there the
-// node itself refuses what it does not allow; with the right inspect, also to what shows the actor.
-// A path that names no actor has no tokens.
+// A request with an actor's token needs no token of the node. The token opens only the key-value
+// store, where the node itself checks the grant, and with the right inspect the routes that show
+// the actor. Paths without an actor have no such tokens.
 func (x *exchange) admit(t *target) *host.Error {
 	text := token.Bearer(x.R.Header.Get("Authorization"))
 	if text == "" || x.Front.Token != "" && x.Front.Door.CheckToken(x.R.Header) == nil {
@@ -41,8 +41,8 @@ func (x *exchange) admitSocket(t *target) *host.Error {
 	return x.admit(t)
 }
 
-// keyValue reports whether a route leads to the key-value store, or may: the node looks at what is
-// called.
+// keyValue reports whether a route leads to the key-value store, or may lead there: the node checks
+// the called method.
 func (rt route) keyValue() bool {
 	switch rt {
 	case toCall, toWatch, toFeed, toKV, toEntry, toCodebolt, toCodeboltEvents, toKeyVal, toStrata:
@@ -54,13 +54,13 @@ func (rt route) keyValue() bool {
 // inspects reports whether a request to a route shows an actor and changes nothing.
 func (rt route) inspects(method string) bool {
 	switch rt {
-	case toActor, toKeys, toTraces, toEvents, toStream: // the last calls a method, which looks at the token itself
+	case toActor, toKeys, toTraces, toEvents, toStream: // the last calls a method, which checks the token itself
 		return method == http.MethodGet || method == http.MethodHead
 	}
 	return false
 }
 
-// A grantedSource brings events until its token ends.
+// A grantedSource is a source of events until its token ends.
 type grantedSource struct {
 	source
 	grant *token.Grant

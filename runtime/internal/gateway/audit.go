@@ -14,10 +14,10 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// The methods that Authorize is asked about, as Operate, when records of the audit log are read:
-// ReadAudit for those of one actor, and ListAudit for those of all whose type, and the beginning of
-// whose key, are Type and Key; both are empty for all records. A hook that compares whole keys thus
-// never opens the records of the actors below a key.
+// The methods, as Operate, in the AuthRequest of a read of the audit log: ReadAudit for the records
+// of one actor, ListAudit for the records of all actors of Type whose key begins with Key. Both are
+// empty for all records. So a hook that compares whole keys never opens the records of the actors
+// below a key.
 const (
 	ReadAudit = "audit.read"
 	ListAudit = "audit.list"
@@ -26,8 +26,8 @@ const (
 // EventAudit is a record of the audit log.
 const EventAudit = "audit"
 
-// operates reports whether the request may use a method of operators, so that the audit log must
-// know of its caller.
+// operates reports whether the request may use a method of operators, so that the audit log needs
+// its caller.
 func (x *exchange) operates(t *target) bool {
 	switch t.route {
 	case toCall:
@@ -42,15 +42,15 @@ func (x *exchange) operates(t *target) bool {
 	return false
 }
 
-// explains reports whether an operator gives a reason.
+// explains reports whether the request has an operator's reason.
 func (x *exchange) explains(t *target, name string) bool {
 	return len(x.R.Header[audit.Header]) > 0 && x.Token == "" &&
 		x.g.explains(x.R.Context(),
 			serve.AuthRequest{Type: t.Type, Key: t.Key, Header: x.R.Header, RemoteAddr: x.R.RemoteAddr}, name)
 }
 
-// explains reports whether the caller of a method of a store that its type opens is an operator,
-// whose reason the audit log keeps. Clients could fill the log.
+// explains reports whether a call's reason goes to the audit log, though its type opens the store
+// to callers: if the caller is an operator. Clients could fill the log.
 func (g *Gateway) explains(ctx context.Context, r serve.AuthRequest, name string) bool {
 	row, _ := method.Find(name)
 	return row.Openable() && !g.front.Veiled(ctx, r, name)
@@ -59,7 +59,7 @@ func (g *Gateway) explains(ctx context.Context, r serve.AuthRequest, name string
 // audit answers GET /-/audit, and with an actor in t GET .../-/audit.
 func (x *exchange) audit(t *target) {
 	x.Count(t.Type, serve.LabelBuiltin)
-	asked := parameters(x.R.URL.Query()) // what of a malformed query can be read
+	asked := parameters(x.R.URL.Query()) // the readable part of a malformed query
 	q := audit.Query{Type: t.Type, Prefix: t.Key, Exact: t.Type != ""}
 	known := []string{"verb", "since", "after"}
 	follows := strings.Contains(x.R.Header.Get("Accept"), "text/event-stream")
@@ -96,7 +96,7 @@ func (x *exchange) audit(t *target) {
 	x.JSON(http.StatusOK, page)
 }
 
-// auditWanted reads which records are asked for.
+// auditWanted reads the selection of records from the parameters.
 func (x *exchange) auditWanted(q *audit.Query, known []string) *host.Error {
 	p, fault := x.params(known...)
 	if fault != nil {
@@ -121,7 +121,7 @@ func (x *exchange) auditWanted(q *audit.Query, known []string) *host.Error {
 	}
 	for name, id := range map[string]*uint64{"after": &q.After, "cursor": &q.Before} {
 		text, ok := p.one(name)
-		if name == "after" && x.R.Header.Get("Last-Event-ID") != "" { // which is later than that in the URL
+		if name == "after" && x.R.Header.Get("Last-Event-ID") != "" { // it is later than after in the URL
 			name, text, ok = "Last-Event-ID", x.R.Header.Get("Last-Event-ID"), true
 		}
 		if !ok {
@@ -134,13 +134,13 @@ func (x *exchange) auditWanted(q *audit.Query, known []string) *host.Error {
 		*id = n
 	}
 	if x.R.Header.Get("Last-Event-ID") != "" {
-		q.Since = time.Time{} // the place of that time is another one if the clock was set back meanwhile
+		q.Since = time.Time{} // its place differs if the clock was set back meanwhile
 	}
 	q.Limit, fault = p.number("limit", 1, audit.MaxPage)
 	return fault
 }
 
-// followAudit answers with server-sent events: a record each, as they are committed.
+// followAudit answers with server-sent events, one for each record as it is committed.
 func (x *exchange) followAudit(q audit.Query) {
 	s, fault := x.Front.Admit(x.R.Context(), serve.EventStream)
 	if fault != nil {

@@ -16,8 +16,7 @@ import (
 )
 
 // drive sends b.N requests through 64 keep-alive connections. The client writes prepared bytes and
-// reads no more of a response than its length needs, so that nearly all of the work is the
-// server's.
+// parses only the length of a response, so nearly all of the work is the server's.
 func drive(b *testing.B, h http.Handler, request string) {
 	const callers = 64
 	s := httptest.NewServer(h)

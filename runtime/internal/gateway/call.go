@@ -41,7 +41,7 @@ func (x *exchange) call(t *target) {
 	}
 }
 
-// create answers PUT .../-/. A body is the input of the type's creation.
+// create answers PUT .../-/. The body, if any, is the input of the type's creation.
 func (x *exchange) create(t *target) {
 	x.Count(t.Type, serve.LabelCreate)
 	ctx, cancel := x.limited()
@@ -71,16 +71,15 @@ func (x *exchange) create(t *target) {
 	x.W.Header().Set("Location", x.R.URL.EscapedPath())
 	st, err := x.g.node.Lookup(ctx, t.Address)
 	if err != nil {
-		// The actor was created and is gone again, or cannot be described just now. That it was
-		// created stays true.
+		// The actor was created, but is gone again or cannot be described now.
 		x.Begin(http.StatusCreated)
 		return
 	}
 	x.JSON(http.StatusCreated, x.shown(ctx, st))
 }
 
-// creation names the creation that a PUT runs: "" without a body, so that the actor is created
-// without input.
+// creation returns the name of the creation that a PUT runs. It is "" without a body, which creates
+// the actor without input.
 func (x *exchange) creation(t *target) (string, *host.Error) {
 	if _, fault := x.params(); fault != nil || x.R.ContentLength == 0 {
 		return "", fault
@@ -117,7 +116,7 @@ func (x *exchange) conditions(q *host.Request) *host.Error {
 	return fault
 }
 
-// single reads a header that may come once and, if it comes, has a value of at most so many bytes.
+// single reads a header that may be given once, with a value of up to most bytes.
 func (x *exchange) single(name string, most int) (string, *host.Error) {
 	v := x.R.Header[name]
 	switch {
@@ -139,8 +138,8 @@ const maxConnectionToken = 1024
 // MaxIdempotencyKey bounds the Idempotency-Key header.
 const MaxIdempotencyKey = 255
 
-// codec tells from the Content-Type how input and output are encoded: JSON unless it says CBOR. A
-// request without a body may say anything.
+// codec returns the encoding of input and output by the Content-Type: JSON unless it is CBOR. For a
+// request without a body, any Content-Type is allowed.
 func (x *exchange) codec() (host.Codec, bool) {
 	v := x.R.Header["Content-Type"]
 	if len(v) == 0 {
@@ -166,9 +165,8 @@ func (x *exchange) codec() (host.Codec, bool) {
 	return 0, false
 }
 
-// run reads the request's body and calls the node, over the connection that token belongs to unless
-// that is "". It sets the headers that say which state the reply reflects. On failure it answers
-// and returns false.
+// run reads the request's body and calls the node, over the connection of token unless that is "".
+// It sets the headers of the reply, such as the version. On failure it answers and returns false.
 func (x *exchange) run(ctx context.Context, q *host.Request, token string) (host.Reply, bool) {
 	codec, ok := x.codec()
 	if !ok {
@@ -203,7 +201,7 @@ func (x *exchange) run(ctx context.Context, q *host.Request, token string) (host
 		return host.Reply{}, false
 	}
 	h := x.W.Header()
-	if reply.Version != 0 { // methods beside the actor have none
+	if reply.Version != 0 { // methods outside the actor have none
 		h["Cairn-Version"] = []string{strconv.FormatUint(reply.Version, 10)}
 	}
 	if reply.Replayed {
@@ -212,7 +210,7 @@ func (x *exchange) run(ctx context.Context, q *host.Request, token string) (host
 	return reply, true
 }
 
-// autoLength is up to where net/http finds out a reply's length by itself.
+// autoLength is the size up to which net/http sets a reply's length by itself.
 const autoLength = 2048
 
 // reply answers a call with its output, or with 204 if there is none.
@@ -222,7 +220,7 @@ func (x *exchange) reply(c host.Codec, output []byte) {
 		return
 	}
 	h := x.W.Header()
-	kind, end := x.g.values.json, "\n" // so that curl ends its output with a newline
+	kind, end := x.g.values.json, "\n" // for curl, so that its output ends with a newline
 	if c == host.CBOR {
 		kind, end = x.g.values.cbor, ""
 	}
@@ -231,13 +229,13 @@ func (x *exchange) reply(c host.Codec, output []byte) {
 		h["Content-Length"] = []string{strconv.Itoa(n)}
 	}
 	x.Begin(http.StatusOK)
-	x.W.Write(output) // an error means that the client is gone, which needs no answer
+	x.W.Write(output) // an error means that the client is gone
 	if end != "" {
 		io.WriteString(x.W, end)
 	}
 }
 
-// veils reports whether the answer to a call is to leave out what is for operators.
+// veils reports whether the answer to a call must omit information for operators.
 func (g *Gateway) veils(ctx context.Context, q *host.Request, h http.Header, remote string) bool {
 	switch q.Method {
 	case host.WorkflowStatus, host.WorkflowResult:

@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// answerable is the id to answer a message with that is at fault: 0 if the id belongs to a call
-// that is in flight, whose answer it would be taken for.
+// answerable returns the id for the answer to a faulty message: 0 if a call in flight has the id,
+// because the answer would look like that call's.
 func (c *session) answerable(id int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -21,7 +21,7 @@ func (c *session) answerable(id int64) int64 {
 	return id
 }
 
-// handle begins what a message asks for.
+// handle begins the request of a message.
 func (c *session) handle(m *message) {
 	var fault *host.Error
 	switch {
@@ -46,13 +46,13 @@ func (c *session) handle(m *message) {
 	}
 }
 
-// A request is a call, or a change of subscriptions, that a session runs on a goroutine of its own.
+// A request is a call, or a change of subscriptions, that a session runs in its own goroutine.
 type request struct {
 	c     *session
 	m     *message
 	place serve.Place
 	hop   hop
-	done  chan struct{} // closed when a change of subscriptions is in effect, or refused; nil of a call
+	done  chan struct{} // closed when a change of subscriptions is in effect, or refused; nil in a call
 }
 
 // begin runs a request.
@@ -95,7 +95,7 @@ func (r *request) run() {
 	}
 }
 
-// end lets the requests after it run, if it did not before.
+// end makes room for the later requests, if this was not done before.
 func (r *request) end() {
 	r.place.Leave()
 	if r.done != nil {
@@ -103,16 +103,16 @@ func (r *request) end() {
 	}
 }
 
-// perform does what the message asks for and returns the answer. The message's id is free again.
+// perform runs the message's request and returns the answer. The message's id is free again.
 func (r *request) perform() []byte {
 	c, m := r.c, r.m
 	answer, fault := func() ([]byte, *host.Error) {
-		defer c.free(m) // a panic included, and before the answer
+		defer c.free(m) // even after a panic, and before the answer
 		if m.Call == "" {
 			r.place.Arrive(c.life)
 			return c.subscribe(m)
 		}
-		defer r.place.Leave() // what waits for it need not wait for a slow client
+		defer r.place.Leave() // later requests need not wait for a slow client
 		r.hop = c.g.hop(c.address.Type, m.Traceparent)
 		return c.call(m, &r.hop, &r.place)
 	}()
@@ -133,7 +133,7 @@ func (c *session) call(m *message, h *hop, at *serve.Place) ([]byte, *host.Error
 		Traceparent:    h.span.String()}
 	life := c.life
 	if waits(m.Call) {
-		life = c.stay.Context() // at a shutdown there is nothing to wait for
+		life = c.stay.Context() // a shutdown ends the wait
 	}
 	ctx, cancel := c.g.limited(life, m.Call)
 	defer cancel()
@@ -154,8 +154,8 @@ func (c *session) call(m *message, h *hop, at *serve.Place) ([]byte, *host.Error
 	return appendReply(make([]byte, 0, len(reply.Output)+64), m.ID, &reply), nil
 }
 
-// ask calls the node over the connection, if Authorize allows it: in order, if the request has a
-// place.
+// ask calls the node over the connection, if Authorize allows it, and in order, if the request has
+// a place.
 func (c *session) ask(ctx context.Context, q *host.Request, at *serve.Place) (host.Reply, *host.Error) {
 	op := c.g.operation(c.address.Type, q.Method)
 	if op == serve.Call && c.g.front.Meter.Type(c.address.Type).Kind(q.Method) == serve.LabelCreate {

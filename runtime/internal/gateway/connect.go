@@ -10,10 +10,10 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// closeTimeout is how long the node may take to note that a client is gone.
+// closeTimeout is how long the node may take to record that a client is gone.
 const closeTimeout = 10 * time.Second
 
-// existing reads the header If-Match: * of a request that connects.
+// existing reports whether a connect request has the header If-Match: *.
 func (x *exchange) existing() (bool, *host.Error) {
 	var q host.Request
 	fault := x.conditions(&q)
@@ -24,7 +24,7 @@ func (x *exchange) existing() (bool, *host.Error) {
 }
 
 // connect answers GET and POST .../-/connect with a connection whose events are server-sent events.
-// Its calls come as requests of their own, with the header Cairn-Connection.
+// Its calls are separate requests, with the header Cairn-Connection.
 func (x *exchange) connect(t *target) {
 	x.Count(t.Type, serve.LabelConnect)
 	fault := serve.CheckSite(x.R)
@@ -63,8 +63,8 @@ func (x *exchange) connect(t *target) {
 	x.pump(s, out, func(ctx context.Context) error { return x.until(ctx, conn, out) })
 }
 
-// connectRequest reads how a client wants to connect: from the parameters of a GET, or from the
-// body of a POST, which keeps parameters and token out of logs.
+// connectRequest reads the parameters of a connection: from the URL of a GET, or from the body of a
+// POST, which keeps parameters and token out of logs.
 func (x *exchange) connectRequest() (q host.ConnectRequest, fault *host.Error) {
 	in := new(connectInput)
 	if x.R.Method == http.MethodPost {
@@ -83,7 +83,7 @@ func (x *exchange) connectRequest() (q host.ConnectRequest, fault *host.Error) {
 }
 
 func (x *exchange) connectBody(in *connectInput) *host.Error {
-	p, fault := x.params("after") // for a page that comes back
+	p, fault := x.params("after") // for a page that reconnects
 	if fault != nil {
 		return fault
 	}
@@ -93,7 +93,7 @@ func (x *exchange) connectBody(in *connectInput) *host.Error {
 	return x.connectPosition(p, in)
 }
 
-// connectPosition takes the position of the parameters or of Last-Event-ID, if there is one.
+// connectPosition sets the position from the parameters or Last-Event-ID, if there is one.
 func (x *exchange) connectPosition(p parameters, in *connectInput) *host.Error {
 	at, fault := x.position(p)
 	if at != nil {
@@ -163,8 +163,8 @@ func (g *Gateway) connect(s *serve.Stay, a host.Address, q host.ConnectRequest) 
 	return nil, about(g.front.AsError(err), "event", "events")
 }
 
-// closeConnection tells the node that a client is gone, also if the client's context has ended. A
-// client that is lost may come back.
+// closeConnection notifies the node that a client is gone, even if the client's context has ended.
+// A lost client may reconnect.
 func (g *Gateway) closeConnection(ctx context.Context, conn host.LiveConnection, lost bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()

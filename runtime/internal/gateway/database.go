@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// What GET and PUT .../-/sqlite are to Authorize: both are Operate, and these are their methods.
+// The methods of GET and PUT .../-/sqlite for Authorize. Both are Operate.
 const (
 	ExportSQL = "sql.export"
 	ImportSQL = "sql.import"
@@ -24,21 +24,20 @@ const (
 const (
 	// sqliteType is the media type of a SQLite file.
 	sqliteType = "application/vnd.sqlite3"
-	// exportBuffer is how much of a file is put together before it is written. What fails before
-	// that is answered with an error like any other request.
+	// exportBuffer is how much of a file is buffered before it is written. A failure before the
+	// first write is answered with an error, as for other requests.
 	exportBuffer = 64 << 10
-	// importStep is how much of a file has to arrive within Limits.BodyTimeout.
+	// importStep is how much of a file must arrive within Limits.BodyTimeout.
 	importStep = 256 << 10
 	// maxReason bounds the reason of an import.
 	maxReason = 1024
 )
 
-// exportSQL answers GET .../-/sqlite. The time that it takes is not bounded, each write is: the
-// client may be slow, but must read.
+// exportSQL answers GET .../-/sqlite. Its total time is not bounded, but the time of each write is:
+// the client may be slow, but must read.
 //
 // A failure after the first write cuts the connection, or resets the stream of HTTP/2. There is no
-// length and no trailer to compare with, so that is how a client knows that it does not have the
-// whole file.
+// length and no trailer, so this is how a client detects an incomplete file.
 func (x *exchange) exportSQL(t *target) {
 	x.Count(t.Type, serve.LabelExport)
 	fault := x.Authorize(x.R.Context(), serve.Operate, t.Address, ExportSQL)
@@ -50,13 +49,13 @@ func (x *exchange) exportSQL(t *target) {
 		return
 	}
 	out := &exportWriter{x: x, rc: http.NewResponseController(x.W), address: t.Address}
-	out.rc.SetWriteDeadline(time.Time{}) // the server's is for replies that are made at once
+	out.rc.SetWriteDeadline(time.Time{}) // the server's is for replies that are ready at once
 	buffered := bufio.NewWriterSize(out, exportBuffer)
 	err := x.g.opts.Databases.ExportSQL(x.R.Context(), t.Address, buffered)
 	if err == nil {
 		err = buffered.Flush()
 	}
-	out.rc.SetWriteDeadline(time.Now().Add(serve.ReplyTimeout)) // for what net/http writes last
+	out.rc.SetWriteDeadline(time.Now().Add(serve.ReplyTimeout)) // for net/http's last write
 	switch {
 	case err == nil:
 		out.begin()
@@ -69,7 +68,7 @@ func (x *exchange) exportSQL(t *target) {
 	}
 }
 
-// An exportWriter sends a file. The header goes before its first byte.
+// An exportWriter sends a file, after the header.
 type exportWriter struct {
 	x       *exchange
 	rc      *http.ResponseController
@@ -85,7 +84,7 @@ func (w *exportWriter) Write(b []byte) (int, error) {
 		w.err = err
 		return n, err
 	}
-	// HTTP/2 ends a stream whose deadline passes, even if nothing is being written then.
+	// HTTP/2 ends a stream whose deadline passes, even without a write at that time.
 	w.rc.SetWriteDeadline(time.Time{})
 	return n, nil
 }
@@ -103,8 +102,8 @@ func (w *exportWriter) begin() {
 	w.x.Begin(http.StatusOK)
 }
 
-// fileName is the name that a browser gives to an actor's database: its address, with what file
-// systems may not take replaced, and cut.
+// fileName returns a file name for an actor's database: its address, cut to a length, with the
+// characters replaced that file systems may refuse.
 func fileName(a host.Address) string {
 	const most = 100
 	name := strings.Map(func(r rune) rune {
@@ -117,8 +116,8 @@ func fileName(a host.Address) string {
 	return name[:min(len(name), most)] + ".sqlite"
 }
 
-// importSQL answers PUT .../-/sqlite. What the request says of the body's type is not looked at:
-// what the body is, its first bytes tell.
+// importSQL answers PUT .../-/sqlite. It ignores the Content-Type: the first bytes of the body show
+// its type.
 func (x *exchange) importSQL(t *target) {
 	x.Count(t.Type, serve.LabelImport)
 	var p parameters
@@ -145,7 +144,7 @@ func (x *exchange) importSQL(t *target) {
 		return
 	}
 	rc := http.NewResponseController(x.W)
-	rc.SetWriteDeadline(time.Time{}) // the server's is for requests that arrive at once
+	rc.SetWriteDeadline(time.Time{}) // the server's deadline is for requests that arrive at once
 	in := &importReader{x: x, body: http.MaxBytesReader(x.W, x.R.Body, limit)}
 	out, err := x.g.opts.Databases.ImportSQL(x.R.Context(), t.Address, in, reason)
 	rc.SetWriteDeadline(time.Now().Add(serve.ReplyTimeout))
@@ -158,12 +157,12 @@ func (x *exchange) importSQL(t *target) {
 		x.Fail(x.BodyFault(in.err, limit))
 		return
 	}
-	// The rest is not read, and the deadline stays, or net/http would wait without one for it.
+	// The rest is not read. The deadline stays, or net/http would wait for the rest without one.
 	x.W.Header().Set("Connection", "close")
 	x.Fail(x.Front.AsError(err))
 }
 
-// An importReader reads a body that may be long, as long as it goes on arriving.
+// An importReader reads a body that may be long, as long as it keeps arriving.
 type importReader struct {
 	x    *exchange
 	body io.Reader
@@ -171,8 +170,8 @@ type importReader struct {
 	err  error // why a read failed; nil at the end of the body
 }
 
-// Len returns the length of the body, or 0 if it is not known. A body that is too long is refused
-// by it before it is sent.
+// Len returns the length of the body, or 0 if it is not known. With it, too long a body is refused
+// before it is sent.
 func (r *importReader) Len() int { return max(int(r.x.R.ContentLength), 0) }
 
 func (r *importReader) Read(b []byte) (int, error) {

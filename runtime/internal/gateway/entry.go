@@ -12,12 +12,12 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// entryPath is where an actor has single entries of its key-value store, the keys of which are
-// written as paths.
+// entryPath is the path of single entries of an actor's key-value store. Their keys are written as
+// paths.
 const entryPath = "kv-entry"
 
-// newEntries returns what answers it. The key is a parameter, not a part of the URL's path: clients
-// resolve "..", so that a DELETE of an entry could become one of its actor.
+// newEntries returns the interface at entryPath. The key is a parameter, not a part of the URL's
+// path: clients resolve "..", which could turn a DELETE of an entry into a DELETE of its actor.
 func newEntries(call func(context.Context, *host.Request) (host.Reply, error),
 	operation func(typ, method string) serve.Operation) *kvrest.Interface {
 	return &kvrest.Interface{Call: call, Operation: operation, Status: serve.Status, Routes: []kvrest.Route{
@@ -86,7 +86,7 @@ func putEntry(r *kvrest.Request) (any, error) {
 	return commitEntry(r, r.Do, p, m)
 }
 
-// deleteEntry answers DELETE .../-/kv-entry. It makes no actor.
+// deleteEntry answers DELETE .../-/kv-entry. It does not create the actor.
 func deleteEntry(r *kvrest.Request) (any, error) {
 	p, key, err := entryParams(r, "version")
 	if err != nil {
@@ -116,7 +116,7 @@ func entryParams(r *kvrest.Request, more ...string) (p map[string]string, key kv
 	return p, key, nil
 }
 
-// commitEntry does one mutation, if the entry has the version that the parameter demands.
+// commitEntry does one mutation, if the entry has the version of the parameter.
 func commitEntry(r *kvrest.Request, do func(method string, in, out any) error, p map[string]string,
 	m kv.Mutation) (any, error) {
 	var out kv.CommitOutput

@@ -14,35 +14,34 @@ import (
 // The events that the gateway itself puts into a stream. Names of actors' events do not begin with
 // "cairn.".
 const (
-	// EventGap: events between the position asked for and the next event are no longer kept. Data:
-	// {"missed": n}, and "reset": true if the position is none of this life of the actor.
+	// EventGap: events between the requested position and the next event are no longer kept. Data:
+	// {"missed": n}, and "reset": true if the position is not of this life of the actor.
 	EventGap = "cairn.gap"
-	// EventBye: the stream ends. Data: the error that says why. Only after the code "unavailable"
-	// does it make sense to come back.
+	// EventBye: the stream ends. Data: the error that says why. It makes sense to reconnect only
+	// after the code "unavailable".
 	EventBye = "cairn.bye"
 	// EventWelcome: the client is connected. Data: a host.Welcome. It is the first event of a
 	// connection.
 	EventWelcome = "cairn.welcome"
-	// EventEnd: the stream that is followed is closed, and all its items were sent. The response
-	// ends.
+	// EventEnd: the followed stream is closed, and all its items were sent. The response ends.
 	EventEnd = "cairn.end"
-	// EventItem is an item of a stream that is followed, and EventMessage a message for a worker
-	// that listens.
+	// EventItem is an item of a followed stream, and EventMessage a message for a worker that
+	// listens.
 	EventItem    = "item"
 	EventMessage = "message"
-	// EventChange is what is different among the entries that are watched. Data: a kv.Changes.
+	// EventChange holds changes of the watched entries. Data: a kv.Changes.
 	EventChange = "change"
 )
 
-// retryHint is what a browser waits before it comes back, in milliseconds.
+// retryHint is how long a browser waits before it reconnects, in milliseconds.
 const retryHint = 2000
 
-// A positioned event stream knows where it begins, before its first event, if the bool is true. A
-// node's streams may implement it; then a subscriber that loses its connection before the first
-// event can still resume without a gap.
+// A positioned event stream returns the position where it begins, if the bool is true, before its
+// first event. A node's streams may implement it, so that a subscriber that loses its connection
+// before the first event can resume without a gap.
 type positioned interface{ Position() (host.Position, bool) }
 
-// subscription reads what a request subscribes to.
+// subscription reads the subscription of a request.
 func (x *exchange) subscription() (host.Subscription, *host.Error) {
 	var s host.Subscription
 	p, fault := x.params("names", "after")
@@ -59,8 +58,8 @@ func (x *exchange) subscription() (host.Subscription, *host.Error) {
 	return s, fault
 }
 
-// position reads after which event or item a stream is to begin; nil if the request does not say.
-// The Last-Event-ID header, which browsers send when they come back, has precedence over the
+// position returns the event or item after which a stream must begin; nil if the request has none.
+// The header Last-Event-ID, which browsers send when they reconnect, takes precedence over the
 // parameter, which is still in their URL.
 func (x *exchange) position(p parameters) (*host.Position, *host.Error) {
 	what, field := "the parameter after", "after"
@@ -82,9 +81,9 @@ func (x *exchange) position(p parameters) (*host.Position, *host.Error) {
 // the stream ends.
 //
 // The request's goroutine waits for events and writes them, so a client that does not read stops
-// only its own stream: the node keeps what it has not read for as long as it keeps any event, and a
-// write that takes longer than StreamWriteTimeout closes the connection. The client comes back with
-// Last-Event-ID and misses nothing that is kept.
+// only its own stream. The node keeps its unread events as long as other events, and a write that
+// takes longer than StreamWriteTimeout closes the connection. The client reconnects with
+// Last-Event-ID and misses no event that is still kept.
 func (x *exchange) events(t *target) {
 	x.Count(t.Type, serve.LabelEvents)
 	var sub host.Subscription
@@ -123,7 +122,7 @@ func (x *exchange) events(t *target) {
 	x.pump(s, out, func(ctx context.Context) error { return x.until(ctx, events, out) })
 }
 
-// stream begins a response of server-sent events. The caller flushes it, after an empty line.
+// stream begins a response of server-sent events. The caller adds an empty line and flushes it.
 func (x *exchange) stream() *serve.Writer {
 	out := x.Stream("text/event-stream")
 	out.Buf = strconv.AppendInt(append(out.Buf, "retry: "...), retryHint, 10)
@@ -131,16 +130,16 @@ func (x *exchange) stream() *serve.Writer {
 	return out
 }
 
-// A source is where a stream's events come from: an event stream or a connection.
+// A source is the source of a stream's events: an event stream or a connection.
 type source interface {
 	Next(context.Context) (host.Delivery, error)
 }
 
-// pump writes what a source brings until one side ends. until does it until the source returns an
-// error or the client is gone.
+// pump writes the events of a source until one side ends. It calls until, which writes them until
+// the source returns an error or the client is gone.
 func (x *exchange) pump(s *serve.Stay, out *serve.Writer, until func(context.Context) error) {
 	for {
-		// One timer per heartbeat, whatever happens in between.
+		// One timer per heartbeat, not one per event.
 		beat, cancel := context.WithTimeout(s.Context(), x.Front.Limits.Heartbeat)
 		err := until(beat)
 		due := beat.Err() != nil
@@ -193,16 +192,16 @@ func (x *exchange) until(ctx context.Context, source source, out *serve.Writer) 
 	}
 }
 
-// comment keeps a stream alive where there is no event.
+// comment keeps a stream without events alive.
 const comment = ":\n\n"
 
-// bye says why the stream ends. There is nothing to do about an error.
+// bye writes why the stream ends. An error of that write is ignored.
 func bye(out *serve.Writer, e *host.Error) {
 	out.Buf = serve.AppendEvent(out.Buf, EventBye, appendJSON(nil, e))
 	out.FlushLast()
 }
 
-// appendEmitted appends an event, in the form that its receivers share if there is one.
+// appendEmitted appends an event, in the shared form of its receivers if there is one.
 func appendEmitted(b []byte, e *host.EmittedEvent) []byte {
 	if e.Shared == nil {
 		return appendEvent(b, e)
@@ -223,8 +222,8 @@ func appendEvent(b []byte, e *host.EmittedEvent) []byte {
 	return append(b, "\n\n"...)
 }
 
-// appendGapEvent appends that something is no longer kept, or not of the life that was asked for.
-// at is the position behind the gap, nil if it is not known.
+// appendGapEvent appends the event that something is no longer kept, or not of the requested life.
+// at is the position after the gap, nil if it is not known.
 func appendGapEvent(b []byte, missed uint64, reset bool, at *host.Position) []byte {
 	if at != nil {
 		b = append(at.Append(append(b, "id: "...)), '\n')

@@ -17,7 +17,7 @@ import (
 const EventReset = "reset"
 
 // A feedReader reads the log of an actor's key-value store, in one life of the actor, as a
-// streamReader does a stream.
+// streamReader reads a stream.
 type feedReader struct {
 	g       *Gateway
 	address host.Address
@@ -25,7 +25,7 @@ type feedReader struct {
 	begun   bool
 }
 
-// read reads what follows and waits for it as long as wait.
+// read reads the next events and waits for them up to wait.
 func (r *feedReader) read(ctx context.Context, wait time.Duration) (kv.FeedOutput, *host.Error) {
 	r.in.WaitMS = waitMS(wait)
 	out, fault := callBuiltin[kv.FeedOutput](ctx, r.g, r.g.callNode,
@@ -40,7 +40,7 @@ func (r *feedReader) read(ctx context.Context, wait time.Duration) (kv.FeedOutpu
 	return out, nil
 }
 
-// feedReader reads what a request follows. The fault names the parameter.
+// feedReader returns a reader for the parameters of a request. The fault names the parameter.
 func (x *exchange) feedReader(t *target) (*feedReader, *host.Error) {
 	r := &feedReader{g: x.g, address: t.Address}
 	p, fault := x.params("prefix", "after")
@@ -60,8 +60,8 @@ func (x *exchange) feedReader(t *target) (*feedReader, *host.Error) {
 // feed answers GET .../-/kv-feed with each change of entries as server-sent events, or over a
 // WebSocket.
 //
-// The position is the client's. A client that reads slowly delays nobody, and misses nothing that
-// the log keeps.
+// Each client has its own position. A slow client delays nobody, and misses nothing that the log
+// keeps.
 func (x *exchange) feed(t *target, socket bool) {
 	x.Count(t.Type, serve.LabelWatch)
 	refusal := (*host.Error)(nil)
@@ -93,7 +93,7 @@ func (x *exchange) feed(t *target, socket bool) {
 		return
 	}
 	defer s.Done()
-	// What is read first comes before the response, so that what is wrong has its status.
+	// The first read is before the response, so that an error has its own status.
 	out, fault := r.read(s.Context(), 0)
 	if fault != nil {
 		x.Fail(parameterOf(s.Why(fault)))
@@ -123,7 +123,7 @@ func (x *exchange) feed(t *target, socket bool) {
 	}
 }
 
-// first is the position before the first of the events.
+// first returns the position before the first of the events.
 func first(out *kv.FeedOutput) uint64 {
 	if len(out.Events) > 0 {
 		return out.Events[0].Sequence - 1
@@ -131,10 +131,10 @@ func first(out *kv.FeedOutput) uint64 {
 	return out.Next
 }
 
-// errGone says that the client is.
+// errGone says that the client is gone.
 var errGone = host.Errorf(host.Canceled, "the client has left")
 
-// writeFeed writes events, and how far the client is if the last ones were not its own.
+// writeFeed writes events, and the client's position if the last events were not for it.
 func (x *exchange) writeFeed(w *serve.Writer, out *kv.FeedOutput) *host.Error {
 	at := first(out)
 	if out.Gap != nil {
@@ -177,7 +177,7 @@ func (x *exchange) encode(v any) ([]byte, *host.Error) {
 	return text, nil
 }
 
-// A feedMessage is a message of a feed over a WebSocket. Next and Life are the position behind it.
+// A feedMessage is a message of a feed over a WebSocket. Next and Life are the position after it.
 type feedMessage struct {
 	Change *kv.Event `json:"change,omitempty"`
 	Reset  *kv.Gap   `json:"reset,omitempty"`
@@ -200,8 +200,8 @@ func (x *exchange) feedSocket(r *feedReader, refusal *host.Error) {
 	})
 }
 
-// overSocket writes messages over a WebSocket, which next reads and waits for, until there is an
-// error. The last message says why. What the client sends is not looked at.
+// overSocket writes the messages of next over a WebSocket until there is an error, which the last
+// message reports. It ignores the client's messages.
 func (x *exchange) overSocket(refusal *host.Error, bye func([]byte, *host.Error) []byte,
 	next func(context.Context, time.Duration) ([][]byte, *host.Error)) {
 	socket := x.Upgrade(Subprotocol, refusal)
@@ -244,8 +244,8 @@ func (x *exchange) overSocket(refusal *host.Error, bye func([]byte, *host.Error)
 			reader.Wait()
 			return
 		}
-		// The client must show a sign of life in two heartbeats, also while there is always
-		// something to send.
+		// The client must answer a ping within two heartbeats, even while there are always messages
+		// to send.
 		if len(batch) == 0 || time.Since(pinged) > x.Front.Limits.Heartbeat/2 {
 			socket.Ping()
 			pinged = time.Now()
@@ -257,7 +257,7 @@ func (x *exchange) overSocket(refusal *host.Error, bye func([]byte, *host.Error)
 	}
 }
 
-// feedMessages makes messages of what was read. The first one says where the feed begins.
+// feedMessages makes messages of the read events. The first one says where the feed begins.
 func (x *exchange) feedMessages(out *kv.FeedOutput, welcomed bool) (batch [][]byte, fault *host.Error) {
 	add := func(m feedMessage) {
 		var text []byte

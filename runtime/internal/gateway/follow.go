@@ -12,10 +12,10 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// A caller is a way to call an actor: straight, or over a connection.
+// A caller is a way to call an actor: directly, or over a connection.
 type caller func(context.Context, *host.Request) (host.Reply, *host.Error)
 
-// callNode calls straight.
+// callNode calls directly.
 func (g *Gateway) callNode(ctx context.Context, q *host.Request) (host.Reply, *host.Error) {
 	reply, err := g.node.Call(ctx, q)
 	if err != nil {
@@ -44,9 +44,9 @@ func callBuiltin[Out any](ctx context.Context, g *Gateway, call caller, q host.R
 	return out, nil
 }
 
-// A streamReader reads a stream of an actor, page by page. It reads one life of the actor: once a
-// page has said which, the end of that life is the end of the stream, with an error of code
-// Destroyed. Only the first page may say that the position to begin from is one of another life.
+// A streamReader reads a stream of an actor, page by page. It reads one life of the actor, which
+// the first page names. The end of that life ends the stream, with an error of code Destroyed. Only
+// the first page may say that the start position is of another life.
 type streamReader struct {
 	g       *Gateway
 	call    caller
@@ -56,7 +56,7 @@ type streamReader struct {
 	begun   bool // a page was read
 }
 
-// read reads the next page and waits for it as long as wait.
+// read reads the next page and waits for it up to wait.
 func (r *streamReader) read(ctx context.Context, wait time.Duration) (host.StreamReadOutput, *host.Error) {
 	page, fault := callBuiltin[host.StreamReadOutput](ctx, r.g, r.call,
 		host.Request{Address: r.address, Method: host.StreamRead, Continues: r.begun},
@@ -71,7 +71,7 @@ func (r *streamReader) read(ctx context.Context, wait time.Duration) (host.Strea
 	return page, nil
 }
 
-// waitMS is a time that a built-in method is asked to wait.
+// waitMS converts the wait for a built-in method to milliseconds.
 func waitMS(d time.Duration) int64 { return max(min(d, maxWait), 0).Milliseconds() }
 
 // follow answers GET .../-/streams/{name} with the items of a stream as server-sent events, until
@@ -101,14 +101,14 @@ func (x *exchange) follow(t *target) {
 	if after != nil {
 		r.at = *after
 	}
-	// The first page is read before the response begins, so that what is wrong has its status.
+	// The first page is read before the response begins, so that an error has its own status.
 	page, fault := r.read(s.Context(), 0)
 	switch {
 	case fault != nil:
 		x.Fail(s.Why(fault))
 		return
 	case page.Closed && len(page.Items) == 0 && page.Missed == 0 && !page.Reset && x.R.Header.Get("Last-Event-ID") != "":
-		x.Begin(http.StatusNoContent) // a browser has it all, and would come back again and again
+		x.Begin(http.StatusNoContent) // a browser has it all, and would reconnect again and again
 		return
 	}
 	out := x.stream()
@@ -159,7 +159,7 @@ func appendItemEvent(b []byte, i *host.ReadStreamItem, life string) []byte {
 	return append(b, "\n\n"...)
 }
 
-// parting ends a stream that a call failed for, unless the client is gone.
+// parting ends a stream after a failed call, unless the client is gone.
 func (x *exchange) parting(s *serve.Stay, fault *host.Error, out *serve.Writer) {
 	switch {
 	case s.Closing():
@@ -170,10 +170,10 @@ func (x *exchange) parting(s *serve.Stay, fault *host.Error, out *serve.Writer) 
 	}
 }
 
-// A following is a stream that a session follows.
+// A following is a followed stream of a session.
 type following struct {
 	stop    context.CancelFunc
-	stopped int64 // the id of the unfollow, once there is one; guarded by session.mu
+	stopped int64 // the id of the unfollow message, if any; guarded by session.mu
 }
 
 // follow begins to follow a stream.
@@ -226,8 +226,8 @@ func (c *session) follow(m *message) *host.Error {
 	return nil
 }
 
-// forward sends the items of a stream and returns the last message about it, nil if the client or
-// the session ended it.
+// forward sends the items of a stream and returns its last message, nil if the client or the
+// session ended it.
 func (c *session) forward(ctx context.Context, id int64, r *streamReader) []byte {
 	var batch [][]byte
 	for {
@@ -254,8 +254,8 @@ func (c *session) forward(ctx context.Context, id int64, r *streamReader) []byte
 	}
 }
 
-// unfollow stops following. The answer comes after the last item, at once if there is nothing to
-// stop.
+// unfollow stops following a stream. The answer comes after the last item, or at once if there is
+// no such stream.
 func (c *session) unfollow(m *message) {
 	c.mu.Lock()
 	f := c.follows[m.Unfollow]

@@ -25,7 +25,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/timed"
 )
 
-// A Node is what a gateway serves.
+// A Node is the node behind a gateway.
 type Node interface {
 	host.Node
 	host.EventSource
@@ -42,29 +42,27 @@ type Options struct {
 	// Databases exports and imports the actors' SQLite databases. Nil means Node if it implements
 	// host.Databases; otherwise the paths of databases are not found.
 	Databases host.Databases
-	// Runs finds the workflow runs that are paused or have failed. Nil means Node if it implements
+	// Runs lists the workflow runs that are paused or have failed. Nil means Node if it implements
 	// host.RunLister; otherwise the paths of workflow runs are not found.
 	Runs host.RunLister
 	// Health returns why the node cannot serve, or nil. Callers of GET /healthz see the message of
 	// an *host.Error; other errors appear only in the log. A nil Health means healthy.
 	Health func() error
-	// Dashboard serves the pages below /dashboard/, which have no data in them and need no token.
-	// Nil means that there are none.
+	// Dashboard serves the pages below /dashboard/, which contain no data and need no token. Nil
+	// means that there are none.
 	Dashboard http.Handler
 }
 
-// A Gateway serves a node's actors over HTTP. It is an http.Handler, safe for any number of
-// goroutines.
+// A Gateway serves a node's actors over HTTP. It is an http.Handler, safe for concurrent use.
 //
-//  1. It keeps no state of actors: two gateways in front of one node answer alike, except that a
+//  1. It keeps no state of actors: two gateways in front of one node give the same answers. Only a
 //     transaction of Strata is in the gateway that began it.
-//  2. A request runs on the goroutine that net/http gives it. Only a WebSocket has goroutines of
-//     its own: one that reads, one that waits for events, and one for each call in flight and each
-//     stream that is followed.
-//  3. Whatever a client sends, it gets a reply in the form of docs/http.md or docs/websocket.md, or
-//     its connection is closed. What caused an internal error stays in the log.
+//  2. A request runs in net/http's goroutine. Only a WebSocket has goroutines of its own: one that
+//     reads, one that waits for events, and one for each call in flight and each followed stream.
+//  3. Every request gets a reply in the form of docs/http.md or docs/websocket.md, or its
+//     connection is closed. The cause of an internal error is only in the log.
 //  4. After Shutdown of the front returns nil, no event stream and no WebSocket is open, none of
-//     their goroutines runs, and no new one can be opened.
+//     their goroutines is running, and no new ones can be opened.
 //
 // It relies on three properties of the node beyond the contract of package host. An EventStream
 // stays usable after the context of a Next ended. A Request is no longer read after Call returned
@@ -80,9 +78,9 @@ type Gateway struct {
 	follower  trace.Follower       // nil if the node shows no spans
 	meter     usage.Meter          // nil if the node counts nothing
 	log       audit.Log            // nil if the node has none
-	live      liveFeed             // nil if the node tells of no changes
+	live      liveFeed             // nil if the node reports no changes
 	creations map[string]string    // the only creation of each type that has exactly one
-	open      map[string]host.Open // what types open to their callers
+	open      map[string]host.Open // the parts that types open to their callers
 	metrics   http.Handler
 	denoKV    kvconnect.Handler
 	entries   *kvrest.Interface
@@ -91,7 +89,7 @@ type Gateway struct {
 	strata    *kvrest.Interface
 	values    headerValues
 
-	// document is the OpenAPI document, made when it is first asked for.
+	// document is the OpenAPI document, made at the first request.
 	document struct {
 		once sync.Once
 		text []byte
@@ -171,11 +169,11 @@ func New(f *serve.Front, o Options) *Gateway {
 type exchange struct {
 	serve.Exchange
 	g *Gateway
-	// traceparent is that of what the request causes, and "" if the request is part of no trace.
+	// traceparent is for the calls that the request makes; "" if the request is part of no trace.
 	traceparent string
 	span, cause host.Span
-	about       host.Address // the actor that it is for
-	name        string       // what it asks of that
+	about       host.Address // its actor
+	name        string       // the requested operation
 }
 
 // ServeHTTP answers one request.
@@ -186,7 +184,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.serve()
 }
 
-// methods lists the HTTP methods of a route as the Allow header has them.
+// methods lists the HTTP methods of a route, in the form of the Allow header.
 func (rt route) methods() string {
 	switch rt {
 	case toCall, toKV, toStrata, toQueryMany:
@@ -209,7 +207,7 @@ func (rt route) methods() string {
 	return "GET, HEAD, OPTIONS"
 }
 
-// brief reports whether a GET of the route answers with a document rather than a stream.
+// brief reports whether a GET of the route answers with a document, not a stream.
 func (rt route) brief() bool {
 	switch rt {
 	case toActor, toKeys, toTraces, toAudit, toList, toRuns, toRunCounts, toSampling, toTrace,
@@ -221,7 +219,7 @@ func (rt route) brief() bool {
 
 func (x *exchange) serve() {
 	g, r, door := x.g, x.R, x.Front.Door
-	x.Uncounted = true // until its host is checked and it is no preflight
+	x.Uncounted = true // until its host is checked and it is not a preflight
 	if e := door.CheckHost(r.Host); e != nil {
 		x.Fail(e)
 		return
@@ -237,9 +235,9 @@ func (x *exchange) serve() {
 		return
 	}
 	x.Uncounted = t.route == toHealth || t.route == toMetrics || t.route == toOpenAPI || t.route == toDashboard
-	// The token comes before everything else of the request is looked at, so that a client without
-	// it cannot tell one route, name or fault from another. A WebSocket is told over the WebSocket,
-	// because browsers show their pages nothing of a handshake that failed.
+	// The token is checked before the rest of the request, so that a client without it cannot
+	// distinguish routes, names or faults. A WebSocket gets the error over the WebSocket, because
+	// browsers show their pages nothing of a failed handshake.
 	upgrade := (t.route == toConnect || t.route == toWatch || t.route == toFeed ||
 		t.route == toCodeboltEvents) && r.Method == http.MethodGet &&
 		strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
@@ -282,7 +280,7 @@ func (x *exchange) serve() {
 		x.AllowMethods(t.route.methods(), allowedHeaders)
 		return
 	}
-	if !x.Uncounted && x.Front.Closing() && !upgrade { // a WebSocket is told in its own way
+	if !x.Uncounted && x.Front.Closing() && !upgrade { // a WebSocket gets the error in its own way
 		x.W.Header().Set("Connection", "close")
 		x.Fail(serve.ErrShutdown)
 		return
@@ -309,7 +307,7 @@ func (x *exchange) serve() {
 	}
 	method := r.Method
 	if method == http.MethodHead && t.route.brief() {
-		method = http.MethodGet // net/http leaves the body out
+		method = http.MethodGet // net/http omits the body
 	}
 	switch {
 	case t.route == toCall && method == http.MethodPost:
@@ -397,6 +395,6 @@ func (g *Gateway) limited(ctx context.Context, method string) (context.Context, 
 	if waits(method) {
 		d += maxWait
 	}
-	c := timed.Until(ctx, time.Now().Add(d)) // most calls never ask it for Done: the node has a timer for them
+	c := timed.Until(ctx, time.Now().Add(d)) // most calls never use Done: the node has a timer for them
 	return c, c.Cancel
 }

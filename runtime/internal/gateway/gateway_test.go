@@ -68,15 +68,15 @@ func TestBodiesAndRepliesOfAnyLength(t *testing.T) {
 			switch want := map[int]int{0: 204, 900_001: 413}[n]; {
 			case err != nil || want != 0 && res.StatusCode != want:
 				t.Errorf("%d bytes: %d, %v", n, res.StatusCode, err)
-			case want == 0 && (res.StatusCode != 200 || len(got) != n+1 || got[n] != '\n' || res.ContentLength != int64(n+1)): // with a line break
+			case want == 0 && (res.StatusCode != 200 || len(got) != n+1 || got[n] != '\n' || res.ContentLength != int64(n+1)): // plus a newline
 				t.Errorf("%d bytes: %d, got %d of %d", n, res.StatusCode, len(got), res.ContentLength)
 			}
 		}
 	}
 }
 
-// Entries of a key-value store may be longer than other bodies, and so may what a type with OpenKV
-// takes.
+// Entries of a key-value store may be longer than other bodies, and so may inputs of a type with
+// OpenKV.
 func TestBodiesWithEntriesMayBeLong(t *testing.T) {
 	open := hosttest.Room()
 	open.Type, open.OpenKV = "open", true
@@ -106,8 +106,8 @@ func speaking(version int, l *pipeListener) *http.Client {
 	return &http.Client{Transport: &http.Transport{Protocols: &protocols, DialContext: dial}}
 }
 
-// The deadline of a write must not end a stream that is quiet after it, and a server that shuts
-// down ends streams.
+// The deadline of a write must not end a stream that is quiet afterwards. The shutdown of the
+// server ends streams.
 func TestQuietStreamsLiveOnUntilTheServerShutsDown(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestQuietStreamsLiveOnUntilTheServerShutsDown(t *testing.T) {
 	}
 }
 
-// Clients of Deno KV begin with HTTP/2 where others speak HTTP/1.1 and open WebSockets.
+// Clients of Deno KV begin with HTTP/2; others use HTTP/1.1 and open WebSockets.
 func TestOnePortServesBothVersionsOfHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := launch(t, newGateway(t, setup{Node: nodetest.Open(t, hosttest.Room())}))
@@ -192,8 +192,8 @@ func TestTheDocumentHasEveryMemberOfConnect(t *testing.T) {
 		"the position of connect is not among %v", text)
 }
 
-// TestTheDashboard checks which requests reach the pages below /dashboard/, which have no data in
-// them: all that name the node by a host that it serves, with a token or without.
+// TestTheDashboard checks which requests reach the pages below /dashboard/, which contain no data:
+// all requests to a host that the node serves, with or without a token.
 func TestTheDashboard(t *testing.T) {
 	const reached = http.StatusTeapot
 	pages := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(reached) })
@@ -265,7 +265,7 @@ func readPage(t *testing.T, name string) string {
 	return string(page)
 }
 
-// tableRows are the rows of a page's tables with so many columns, by their first cell.
+// tableRows returns the rows of a page's tables with a number of columns, by their first cell.
 func tableRows(page string, columns int) map[string]string {
 	rows := make(map[string]string)
 	for line := range strings.Lines(page) {
@@ -311,7 +311,7 @@ func TestTheWebSocketPageHasTheCloseCodeOfEveryError(t *testing.T) {
 	}
 }
 
-// paths are those of the document of a gateway for a type that has everything: by path and method.
+// paths returns the paths of the OpenAPI document for a type with everything, by path and method.
 func paths(t *testing.T, o setup) map[string]map[string]map[string]any {
 	t.Helper()
 	o.Behaviors = []*host.Behavior{{
@@ -352,7 +352,7 @@ func TestTheDocumentHasEveryRouteAndNoOther(t *testing.T) {
 	errorIf(t, paths(t, setup{})["/actors/tenant/{key}/-/sqlite"] != nil, "the document of a node without databases has their path")
 }
 
-// The page says which operation a built-in method is, by its name or by its family.
+// The page lists the operation of each built-in method, by its name or by its family.
 func TestEveryBuiltinMethodHasItsOperation(t *testing.T) {
 	rows, listed := tableRows(readPage(t, "http.md"), 2), make(map[string]serve.Operation)
 	for _, op := range []serve.Operation{serve.Call, serve.Work, serve.Follow, serve.Operate} {

@@ -13,8 +13,8 @@ import (
 // codeboltEvents answers GET .../-/kvstore/ws with the changes of instances and their records over
 // a WebSocket.
 //
-// The first follower of an actor makes it log them. That comes behind the handshake, so that no
-// other request does it.
+// The first follower of an actor turns its log on. That happens after the handshake, so only a
+// follower does it.
 func (x *exchange) codeboltEvents(t *target) {
 	x.Count(t.Type, serve.LabelWatch)
 	refusal := x.admitSocket(t)

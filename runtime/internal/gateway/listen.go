@@ -11,20 +11,20 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// listenBatch is how many messages are received at a time: their locks run while they are written
-// one after the other.
+// listenBatch is how many messages are received at a time. Their locks run while they are written
+// one by one.
 const listenBatch = 64
 
 // A listener is a worker that listens to a queue.
 //
 //  1. It never holds more than max messages that are neither settled nor free again.
-//  2. Nothing is received before everything received earlier is written, so that a worker that does
-//     not read locks nothing.
-//  3. What was received and could not be written is given back at once. What was written stays
-//     locked: the worker may be at it, whether its connection lasts or not.
+//  2. It receives messages only after all earlier ones are written, so a worker that does not read
+//     locks no more messages.
+//  3. Received messages that could not be written go back to the queue at once. Written messages
+//     stay locked, because the worker may be working on them, even without its connection.
 //
-// A worker that leaves while the node is taking a message out for it leaves that one locked until
-// its lock ends.
+// If a worker leaves while the node receives a message for it, that message stays locked until its
+// lock ends.
 type listener struct {
 	x       *exchange
 	s       *serve.Stay
@@ -33,9 +33,9 @@ type listener struct {
 	queue   string
 	limit   int
 	lockMS  int64
-	held    []string // receipts of what was written
-	fresh   []string // receipts of what was received and is not written
-	begun   bool     // messages were asked for
+	held    []string // receipts of written messages
+	fresh   []string // receipts of messages that are not written yet
+	begun   bool     // messages were requested
 	written time.Time
 }
 
@@ -58,7 +58,7 @@ func (x *exchange) listen(t *target) {
 		return
 	}
 	defer l.s.Done()
-	// What is there is received before the response begins, so that what is wrong has its status.
+	// The first receive is before the response begins, so that an error has its own status.
 	messages, fault := l.receive(0)
 	if fault != nil {
 		x.Fail(l.s.Why(fault))
@@ -93,8 +93,8 @@ func (l *listener) params() *host.Error {
 	return fault
 }
 
-// next waits for messages, at most until a comment is due. While the worker holds all that it may,
-// it waits until that changes.
+// next waits for messages, until a comment is due. While the worker holds its limit, it waits for a
+// change of that.
 func (l *listener) next() ([]host.ReceivedMessage, *host.Error) {
 	if len(l.held) > 0 {
 		wait := time.Duration(0)
@@ -104,7 +104,7 @@ func (l *listener) next() ([]host.ReceivedMessage, *host.Error) {
 		out, fault := callBuiltin[host.QueueHeldOutput](l.s.Context(), l.x.g, l.x.g.callNode,
 			host.Request{Address: l.address, Method: host.QueueHeld, Continues: true},
 			host.QueueHeldInput{Queue: l.queue, Receipts: l.held, WaitMS: waitMS(wait)})
-		if fault != nil && fault.Code == host.NotFound { // it had the messages
+		if fault != nil && fault.Code == host.NotFound { // the actor had the messages
 			fault = host.Errorf(host.Destroyed, "the actor was destroyed")
 		}
 		if fault != nil {
@@ -118,12 +118,12 @@ func (l *listener) next() ([]host.ReceivedMessage, *host.Error) {
 	return l.receive(l.quiet())
 }
 
-// quiet is how long nothing needs to be written.
+// quiet returns the time until something must be written.
 func (l *listener) quiet() time.Duration {
 	return time.Until(l.written.Add(l.x.Front.Limits.Heartbeat))
 }
 
-// receive takes out as many messages as the worker may hold, waiting for the first.
+// receive receives as many messages as the worker may hold. It waits for the first.
 func (l *listener) receive(wait time.Duration) ([]host.ReceivedMessage, *host.Error) {
 	out, fault := callBuiltin[host.QueueReceiveOutput](l.s.Context(), l.x.g, l.x.g.callNode,
 		host.Request{Address: l.address, Method: host.QueueReceive, Continues: l.begun},
@@ -136,8 +136,7 @@ func (l *listener) receive(wait time.Duration) ([]host.ReceivedMessage, *host.Er
 	return out.Messages, fault
 }
 
-// write writes messages, or a comment if it is time for one, and reports whether the worker takes
-// them.
+// write writes messages, or a comment if it is due, and reports whether the worker reads them.
 func (l *listener) write(messages []host.ReceivedMessage) bool {
 	for i := range messages {
 		text, err := json.Marshal(&messages[i])
@@ -162,7 +161,7 @@ func (l *listener) write(messages []host.ReceivedMessage) bool {
 	return true
 }
 
-// flush writes what is put together, with which the first n of the fresh messages are the worker's.
+// flush writes the buffer. After that the worker has the first n fresh messages.
 func (l *listener) flush(n int) bool {
 	if l.s.Context().Err() != nil && !l.s.Closing() || l.out.Flush() != nil {
 		return false
@@ -173,7 +172,7 @@ func (l *listener) flush(n int) bool {
 	return true
 }
 
-// giveBack returns what was received and not written.
+// giveBack returns to the queue the received messages that were not written.
 func (l *listener) giveBack() {
 	if len(l.fresh) == 0 {
 		return

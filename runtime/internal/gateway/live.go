@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// FollowChanges is the method that Authorize is asked about, as Operate, when the changes of actors
-// are followed: of all whose type, and the beginning of whose key, are Type and Key.
+// FollowChanges is the method, as Operate, in the AuthRequest to follow the changes of all actors
+// of Type whose key begins with Key.
 const FollowChanges = "changes.follow"
 
 // EventChanges is a changes.Record.
@@ -21,7 +21,7 @@ const EventChanges = "changes"
 // liveChanges answers GET /-/changes with server-sent events: a record for each turn that changed
 // something, as it becomes durable.
 func (x *exchange) liveChanges() {
-	asked := parameters(x.R.URL.Query()) // what of a malformed query can be read
+	asked := parameters(x.R.URL.Query()) // the readable part of a malformed query
 	q := changes.Query{Prefix: asked["prefix"]}
 	q.Type, _ = asked.one("type")
 	x.Count(q.Type, serve.LabelFollow)
@@ -59,15 +59,15 @@ func (x *exchange) liveChanges() {
 	})
 }
 
-// A liveFeed is a node that tells of changes.
+// A liveFeed is a node that reports changes.
 type liveFeed interface {
-	// BeginChanges begins to follow changes. What it returns has to be called once: it calls f for
-	// the changes since then, as changes.Feed does.
+	// BeginChanges begins to follow changes. The caller must call tell once: it calls f for the
+	// changes since BeginChanges, as changes.Feed does.
 	BeginChanges(q changes.Query) (tell func(ctx context.Context, f func(*changes.Record) error) error, err error)
 }
 
-// follow answers with server-sent events: tell is called once and calls its function for each,
-// until one side ends.
+// follow answers with server-sent events until one side ends. It calls tell once, which calls its
+// function for each event.
 func follow[T any](x *exchange, s *serve.Stay, tell func(context.Context, func(T) error) error,
 	appendEvent func([]byte, T) ([]byte, *host.Error)) {
 	out := x.stream()

@@ -11,11 +11,11 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// maxID bounds the ids that clients give to their messages: the largest integer that every client
-// can count to.
+// maxID bounds the ids in clients' messages: it is the largest integer that every client can
+// represent.
 const maxID = 1<<53 - 1
 
-// A message is what a client sends over a WebSocket: a connect message, or one request with an id.
+// A message is a client's message over a WebSocket: a connect message, or one request with an id.
 type message struct {
 	Connect *connectInput `json:"connect"`
 
@@ -32,10 +32,10 @@ type message struct {
 	Life           string   `json:"life"`
 	Unfollow       int64    `json:"unfollow"`
 
-	held int64 // of the gateway's memory, for the message
+	held int64 // bytes of the gateway's memory for the message
 }
 
-// A connectInput is how a client connects, in its first message or as the body of a POST.
+// A connectInput is the input of a connect request, as the first message or the body of a POST.
 type connectInput struct {
 	Params host.Raw `json:"params"` // the node checks it
 	Events []string `json:"events"`
@@ -57,7 +57,7 @@ func decodeMessage(data []byte) (*message, *host.Error) {
 	return m, m.check()
 }
 
-// check says what is wrong with a message that is well-formed.
+// check returns the fault of a well-formed message.
 func (m *message) check() *host.Error {
 	bad := func(format string, args ...any) *host.Error {
 		return host.Errorf(host.InvalidArgument, format, args...)
@@ -109,7 +109,7 @@ func checkLife(after *uint64, life string) *host.Error {
 	return host.CheckLife(life)
 }
 
-// checkEvents checks a list of events; nil is none.
+// checkEvents checks a list of events; nil means no list.
 func checkEvents(member string, names []string) *host.Error {
 	switch {
 	case names != nil && len(names) == 0:
@@ -125,7 +125,7 @@ func checkEvents(member string, names []string) *host.Error {
 	return nil
 }
 
-// request checks the input and makes what the node is asked.
+// request checks the input and makes the node's request.
 func (c *connectInput) request(transport string) (host.ConnectRequest, *host.Error) {
 	q := host.ConnectRequest{Params: c.Params, Events: c.Events, Token: c.Token, Transport: transport}
 	if string(q.Params) == "null" {
@@ -158,7 +158,7 @@ func appendJSON(b []byte, v any) []byte {
 	return append(b, text...)
 }
 
-// appendRaw appends a value of the application, which is JSON; none is null.
+// appendRaw appends a value of the application, which is JSON, or null if there is none.
 func appendRaw(b, value []byte) []byte {
 	if len(value) == 0 {
 		return append(b, "null"...)
@@ -184,8 +184,7 @@ func appendReply(b []byte, id int64, r *host.Reply) []byte {
 	return append(b, '}')
 }
 
-// appendTrace adds to an answer, which is an object with members, the trace that it is of, unless
-// that is "".
+// appendTrace adds its trace, unless that is "", to an answer, which is an object with members.
 func appendTrace(b []byte, traceresponse string) []byte {
 	if traceresponse == "" {
 		return b
@@ -198,8 +197,8 @@ func appendDone(b []byte, id int64) []byte {
 	return append(strconv.AppendInt(append(b, `{"id":`...), id, 10), '}')
 }
 
-// appendFault appends the error that answers a request, or tells of a message without an id if that
-// is 0.
+// appendFault appends an error: the answer to request id, or an error about a message without an id
+// if id is 0.
 func appendFault(b []byte, id int64, e *host.Error) []byte {
 	if b = append(b, '{'); id > 0 {
 		b = append(strconv.AppendInt(append(b, `"id":`...), id, 10), ',')
@@ -212,7 +211,7 @@ func appendWelcome(b []byte, w host.Welcome) []byte {
 	return append(appendJSON(append(b, `{"welcome":`...), named(w)), '}')
 }
 
-// named makes no events an empty list and not null in JSON.
+// named returns w with an empty list, which is not null in JSON, if it has no events.
 func named(w host.Welcome) host.Welcome {
 	if w.Events == nil {
 		w.Events = []string{}
@@ -225,7 +224,7 @@ func appendBye(b []byte, e *host.Error) []byte {
 	return append(appendJSON(append(b, `{"bye":`...), e), '}')
 }
 
-// appendGap appends that events are missing.
+// appendGap appends the message that events are missing.
 func appendGap(b []byte, missed uint64, reset bool) []byte {
 	return append(appendMissing(append(b, `{"gap":{`...), missed, reset), "}}"...)
 }
@@ -251,7 +250,7 @@ func eventMessage(e *host.EmittedEvent) []byte {
 	})
 }
 
-// appendItem appends an item of a stream that is followed under id.
+// appendItem appends an item of the stream followed under id.
 func appendItem(b []byte, id int64, item *host.ReadStreamItem) []byte {
 	b = strconv.AppendInt(append(b, `{"stream":`...), id, 10)
 	b = strconv.AppendUint(append(b, `,"sequence":`...), item.Sequence, 10)
@@ -259,14 +258,14 @@ func appendItem(b []byte, id int64, item *host.ReadStreamItem) []byte {
 	return append(appendRaw(append(b, `,"value":`...), item.Value), '}')
 }
 
-// appendMissed appends that items of a stream are no longer kept, or not of the life that the
-// client asked for.
+// appendMissed appends the message that items of a stream are no longer kept, or not of the
+// requested life.
 func appendMissed(b []byte, id int64, missed uint64, reset bool) []byte {
 	b = strconv.AppendInt(append(b, `{"stream":`...), id, 10)
 	return append(appendMissing(append(b, ','), missed, reset), '}')
 }
 
-// appendEnd appends the end of a stream: that it is closed, or the error that ends the following.
+// appendEnd appends the end of a stream: it is closed, or the error that ended the following.
 func appendEnd(b []byte, id int64, e *host.Error) []byte {
 	b = strconv.AppendInt(append(b, `{"stream":`...), id, 10)
 	if e == nil {

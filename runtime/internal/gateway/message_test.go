@@ -64,7 +64,7 @@ func TestMessagesOfTheServerAreJSONWhateverTheyHold(t *testing.T) {
 	}
 }
 
-// Many changes are several messages, and the last of them says what the changes said.
+// Many changes become several messages, and the last of them says what the changes said.
 func TestChangesOverAWebSocketComeInPieces(t *testing.T) {
 	big := json.RawMessage(`"` + strings.Repeat("x", 700<<10) + `"`)
 	change := func(n int) kv.Change {

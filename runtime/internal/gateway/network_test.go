@@ -43,13 +43,12 @@ func greet(tb testing.TB, addr, opening, until string) net.Conn {
 const upgradeRequest = "GET /actors/room/a/-/connect HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MTIzNDU2Nzg5MDEyMzQ1Ng==\r\n\r\n"
 
-// maskedFrame is a text frame of a client's.
+// maskedFrame returns a client's text frame.
 func maskedFrame(text string) string {
 	return string([]byte{0x81, 0x80 | byte(len(text)), 0, 0, 0, 0}) + text
 }
 
-// A hall is a node that does nothing but answer calls with their input and hand events to its
-// connections.
+// A hall is a node that only answers calls with their input and sends events to its connections.
 type hall struct {
 	Node
 	mu    sync.Mutex
@@ -81,7 +80,7 @@ type guest struct {
 	host.LiveConnection
 	hall   *hall
 	events chan []host.EmittedEvent
-	closed chan bool // what Close said of its loss
+	closed chan bool // the lost argument of Close
 }
 
 func (c *guest) Welcome() host.Welcome { return host.Welcome{Connection: "c1", Token: "t1"} }
@@ -106,8 +105,8 @@ func said(n uint64, data string) host.EmittedEvent {
 	return host.EmittedEvent{Sequence: n, Version: n + 100, Name: "said", Time: time.Unix(1_000_000_000, 0), Data: []byte(data)}
 }
 
-// TestManyClientsOverTheNetwork lets many clients call and listen at once over loopback. Each must
-// get exactly its own answers and all events in order.
+// TestManyClientsOverTheNetwork runs many clients that call and listen at once over loopback. Each
+// must get exactly its own answers and all events in order.
 func TestManyClientsOverTheNetwork(t *testing.T) {
 	const clients, calls, events = 40, 50, 100
 	h := new(hall)
@@ -169,8 +168,8 @@ func TestManyClientsOverTheNetwork(t *testing.T) {
 	same(t, g.front.Open(), 0)
 }
 
-// FuzzWhatAClientSends writes any bytes to a WebSocket that is connected. Whatever they are, the
-// session ends when the client is gone, without a panic, and the node is told once.
+// FuzzWhatAClientSends writes any bytes to a connected WebSocket. The session must end when the
+// client is gone, without a panic, and notify the node once.
 func FuzzWhatAClientSends(f *testing.F) {
 	for _, text := range []string{`{"id":1,"call":"add"}`, `{"id":1,"follow":"x"}`, `{`} {
 		f.Add([]byte(maskedFrame(text)))
@@ -202,7 +201,7 @@ func FuzzWhatAClientSends(f *testing.F) {
 	})
 }
 
-// A walked route is a path of it, and the methods that it answers.
+// A walked route has a path of the route, and its methods.
 type walked struct {
 	path    string
 	methods string
@@ -242,7 +241,7 @@ var everyRoute = map[route]walked{
 	toOpenAPI:        {"/openapi.json", "GET HEAD"},
 }
 
-// faults are requests that every route finds something wrong with, if it looks.
+// faults are requests in which every route finds a fault, if it reads them.
 var faults = []struct{ query, body, header string }{
 	{"", "", "X: y"},
 	{"?limit=x&max=zz&nonsense=1&after=x", "", "X: y"},
@@ -256,9 +255,9 @@ var faults = []struct{ query, body, header string }{
 }
 
 func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
-	// The node panics if it is asked for anything.
+	// The node panics at any request.
 	g := newGateway(t, setup{Node: office{Recorder: failing(nil)}, Databases: &fakeDatabases{}, Runs: fakeRuns{}, Token: "secret"})
-	g.front.Drain() // a draining gateway does not tell so without the token either
+	g.front.Drain() // a draining gateway does not say so without the token either
 	var paths []string
 	for rt := toCall; rt <= toOpenAPI; rt++ {
 		w, ok := everyRoute[rt]

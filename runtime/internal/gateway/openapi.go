@@ -36,7 +36,7 @@ func (x *exchange) openapi() {
 	x.W.Write(doc)
 }
 
-// describe makes the document of what the gateway serves.
+// describe makes the OpenAPI document of the gateway.
 func (g *Gateway) describe() ([]byte, error) {
 	o := &g.opts
 	return openapi.Document(openapi.Node{

@@ -6,9 +6,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// OperationOf is what calling a method means to Authorize: Call for an actor's own methods and for
-// the built-in methods that any caller may need, Work, Follow or Operate for the other built-in
-// methods. open is what the actor's type opens to its callers.
+// OperationOf returns the operation of a method's call for Authorize: Call for an actor's own
+// methods and for built-in methods that any caller may need; Work, Follow or Operate for other
+// built-in methods. open holds what the actor's type opens to its callers.
 func OperationOf(name string, open host.Open) serve.Operation {
 	if !method.BuiltIn(name) {
 		return serve.Call
@@ -24,15 +24,15 @@ func OperationOf(name string, open host.Open) serve.Operation {
 	return serve.Operate
 }
 
-// operation is what calling a method of an actor of a type means to Authorize.
+// operation returns the operation of a method's call for Authorize, by actor type.
 func (g *Gateway) operation(typ, method string) serve.Operation {
 	return OperationOf(method, g.open[typ])
 }
 
-// maxWait is the longest that a built-in method can be asked to wait.
+// maxWait is the longest wait of a built-in method.
 const maxWait = method.MaxWait
 
-// waits reports whether a method may be asked to wait for something.
+// waits reports whether a method may wait for something.
 func waits(name string) bool {
 	row, _ := method.Find(name)
 	return row.Waits

@@ -24,12 +24,12 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// An office is a node that shows what operators ask for, and keeps the last thing that it was
-// asked. Without asked it panics.
+// An office is a node that answers operators, and keeps its last request in asked. If asked is nil,
+// it panics.
 type office struct {
 	*hosttest.Recorder
 	asked *string
-	took  time.Duration // until there is a record of the audit log
+	took  time.Duration // time until there is a record of the audit log
 }
 
 func (o office) note(q any) {
@@ -77,7 +77,7 @@ func (o office) FollowTraces(_ context.Context, a host.Address, in trace.FollowI
 	return &tailEnd{}, nil
 }
 
-// A tailEnd is two spans, a gap and the end of an actor.
+// A tailEnd returns two spans, a gap and the end of an actor.
 type tailEnd struct{ ended bool }
 
 // Next implements trace.Tail.
@@ -95,7 +95,7 @@ func (*tailEnd) Life() string { return exampleLife }
 // Close implements trace.Tail.
 func (*tailEnd) Close() {}
 
-// FindTrace implements trace.Finder. It refuses a trace as it says of a member of its own.
+// FindTrace implements trace.Finder. It refuses a trace, with an error about its member trace_id.
 func (o office) FindTrace(_ context.Context, q trace.FindQuery) (trace.FindPage, error) {
 	o.note(q)
 	return trace.FindPage{}, host.Errorf(host.InvalidArgument, "trace_id is wrong").With("field", "trace_id")
@@ -134,8 +134,8 @@ func (o office) Top(q usage.TopQuery) (usage.Top, error) {
 	return usage.Top{}, nil
 }
 
-// What operators read is what they are asked about, and what the node is asked for. An answer that
-// lasts ends with an event.
+// The hook and the node receive the same scope as the operator's request. A lasting answer ends
+// with an event.
 func TestOperatorsReadWithinTheirScope(t *testing.T) {
 	asked, allowed := "", ""
 	g := newGateway(t, setup{Node: office{Recorder: failing(nil), asked: &asked},
@@ -153,7 +153,7 @@ func TestOperatorsReadWithinTheirScope(t *testing.T) {
 		status  int
 		scope   string
 		asked   string
-		answer  []string // has these, in this order
+		answer  []string // contains these, in this order
 	}{
 		{"/-/audit", nil, 200, `operate [] audit.list`,
 			"{Type: Prefix:[] Exact:false Verb: Since:" + never + " Until:" + never +
@@ -162,8 +162,8 @@ func TestOperatorsReadWithinTheirScope(t *testing.T) {
 			"{Type:room Prefix:[a b] Exact:false Verb:queue.purge Since:" + never + " Until:" + never + " After:0 Before:5 Limit:3}", nil},
 		{"/actors/room/a/-/audit?after=4", nil, 200, `operate room["a"] audit.read`,
 			"{Type:room Prefix:[a] Exact:true Verb: Since:" + never + " Until:" + never + " After:4 Before:0 Limit:0}", nil},
-		// A client that comes back goes on where it was, also if the clock was set back since it
-		// came first.
+		// A client that reconnects continues at its position, even if the clock was set back since
+		// its first connection.
 		{"/-/audit?type=room&since=2027-01-01T00:00:00Z", []string{sse, "Last-Event-ID: 6"}, 200, `operate room[] audit.list`,
 			"{Type:room Prefix:[] Exact:false Verb: Since:" + never + " Until:" + never + " After:6 Before:0 Limit:0}",
 			[]string{"id: 8\nevent: audit\ndata: {\"id\":8,", "event: cairn.bye"}},
@@ -208,7 +208,7 @@ func TestFaultyQueriesOfOperatorsNameTheirField(t *testing.T) {
 	asked := ""
 	g := newGateway(t, setup{Node: office{Recorder: failing(nil), asked: &asked}})
 	const follow = "text/event-stream"
-	for _, c := range []struct{ path, accept, fields string }{ // a field with its fault, or two that contradict each other
+	for _, c := range []struct{ path, accept, fields string }{ // a field with a fault, or two that contradict each other
 		{"/-/audit", "",
 			"since=yesterday until=7 cursor=x after=0 limit=1001 prefix=a nonsense=1 until=2027-01-01T00:00:00Z&since=2027-01-02T00:00:00Z type=a&type=b"},
 		{"/actors/room/a/-/audit", "", "type=room"},
@@ -227,13 +227,13 @@ func TestFaultyQueriesOfOperatorsNameTheirField(t *testing.T) {
 			}
 		}
 	}
-	w := ask(g, "GET", "/actors/room/a/-/traces", "", "Accept: "+follow, "Last-Event-ID: 7") // is no life
+	w := ask(g, "GET", "/actors/room/a/-/traces", "", "Accept: "+follow, "Last-Event-ID: 7") // not a life
 	if e := errorOf(t, w); w.Code != 400 || e.Metadata["field"] != "Last-Event-ID" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 
-// hasty is a node that fails to follow changes once the client was told that it does.
+// hasty is a node that fails to follow changes after the response has begun.
 type hasty struct {
 	office
 	w *httptest.ResponseRecorder
@@ -264,8 +264,7 @@ func TestASearchOfTheAuditLogGoesOnThroughHeartbeats(t *testing.T) {
 	})
 }
 
-// A call of an operator reaches the node with its origin, and with the name that the hook gives the
-// caller.
+// A call of an operator reaches the node with its origin, which has the hook's name of the caller.
 func TestCallsOfOperatorsHaveAnOrigin(t *testing.T) {
 	var seen *audit.Origin
 	node := &hosttest.Recorder{Before: func(ctx context.Context, _ string, _ *host.Request) error {
@@ -310,8 +309,8 @@ func TestCallsOfOperatorsHaveAnOrigin(t *testing.T) {
 	errorIf(t, w.Code != 400 || e.Metadata["field"] != audit.Header, "%d %s", w.Code, w.Body)
 }
 
-// TestEveryRouteThatWritesHasAnOrigin walks the routes, and the methods of the table: what an
-// operator may do by one of them has the origin that the audit log needs.
+// TestEveryRouteThatWritesHasAnOrigin walks the routes, and the methods of the table. Every
+// operator's request by one of them has the origin that the audit log needs.
 func TestEveryRouteThatWritesHasAnOrigin(t *testing.T) {
 	asked, operated := 0, map[route]bool{}
 	var at route
@@ -351,8 +350,8 @@ func TestEveryRouteThatWritesHasAnOrigin(t *testing.T) {
 	}
 }
 
-// TestEveryAnswerNamesItsTrace asks for what the node answers without an actor, or refuses before
-// it looks at one.
+// TestEveryAnswerNamesItsTrace sends requests that the node answers without an actor, or refuses
+// before it uses one.
 func TestEveryAnswerNamesItsTrace(t *testing.T) {
 	open, closed := setup{LoopbackOnly: true}, setup{Token: "secret"}
 	for _, c := range []struct {
@@ -369,7 +368,7 @@ func TestEveryAnswerNamesItsTrace(t *testing.T) {
 		{open, "GET", "/-/traces", "", 404}, {open, "PUT", "/actors", "", 405}, {open, "OPTIONS", "/actors", "", 204},
 		{open, "GET", "/healthz", "", 200}, {open, "GET", "/metrics", "", 200}, {open, "GET", "/openapi.json", "", 200},
 		{open, "GET", "/actors/room/a/-/connect", "Upgrade: websocket", 400},
-		{open, "GET", "/actors/room/a/-/", "", 503}, // at the end of the node
+		{open, "GET", "/actors/room/a/-/", "", 503}, // after the node has ended
 	} {
 		const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 		for parent, want := range map[string]string{
@@ -401,8 +400,8 @@ func TestEveryAnswerNamesItsTrace(t *testing.T) {
 	}
 }
 
-// TestTheHTTPServerItselfNamesNoTrace holds docs/http.md to the list of answers that no handler is
-// asked for. All else has a Traceresponse.
+// TestTheHTTPServerItselfNamesNoTrace checks the list in docs/http.md of answers that come from no
+// handler. All others have a Traceresponse.
 func TestTheHTTPServerItselfNamesNoTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := launch(t, newGateway(t, setup{Node: failing(nil)}))

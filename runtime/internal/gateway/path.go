@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A route is what a path leads to, whatever the HTTP method.
+// A route is the destination of a path, regardless of the HTTP method.
 type route uint8
 
 const (
@@ -47,30 +47,30 @@ const (
 	toDashboard
 )
 
-// A target is what a path names.
+// A target is a parsed path.
 type target struct {
 	host.Address
 	route route
 	name  string // of the method, queue, stream or operation
-	// segments follow the name of an interface of another product.
+	// segments are the rest of the path, after the name of another product's interface.
 	segments []string
 }
 
-// parseTarget reads the path of a request. The route is nowhere, without an error, if the path
-// belongs to nothing.
+// parseTarget parses the path of a request. The route is nowhere, without an error, if no route has
+// the path.
 //
 // An actor's paths are /actors/{type}/{key parts...}/-/{what}. Segments are percent-encoded.
 // Clients and proxies rewrite some paths: browsers resolve %2E%2E as "..", and proxies turn %2D
 // into "-". So some key parts need a second escape: a part that is empty, ".", ".." or "-", or that
-// begins with "~", is sent with a "~" in front. Every key has a path that survives. The rules:
+// begins with "~", is sent with a "~" in front. So every key has a path that survives. The rules:
 //
-//  1. The first segment after the type that is exactly "-" as sent ends the key.
+//  1. The first segment after the type that was sent as exactly "-" ends the key.
 //  2. Segments "", "." and ".." are refused: a proxy on the way would change or remove them.
-//  3. A segment that begins with "~", once percent-decoded, is one of "~", "~.", "~..", "~-" or
-//     begins with "~~"; anything else is refused, so that no key has a second path by accident.
+//  3. A segment that begins with "~", after percent-decoding, must be "~", "~.", "~..", "~-" or
+//     begin with "~~". Others are refused, so that no key has a second path by accident.
 //  4. Percent-encoded forms of "." and "-" that arrive as sent mean the parts "." and "-".
 //
-// net/http's ServeMux is not used because it redirects paths that it thinks unclean.
+// net/http's ServeMux is not used because it redirects paths that are not clean.
 func parseTarget(u *url.URL) (target, *host.Error) {
 	// If RawPath is empty, the path has only one encoding, and Path holds its segments. If
 	// middleware changed Path and left RawPath, Path counts, as in net/url.
@@ -129,7 +129,7 @@ func parseTarget(u *url.URL) (target, *host.Error) {
 	return parseActor(rest[1:], encoded)
 }
 
-// parseActor reads what follows "/actors/".
+// parseActor parses the path after "/actors/".
 func parseActor(rest string, encoded bool) (target, *host.Error) {
 	if !strings.Contains(rest, "/-/") && !strings.HasSuffix(rest, "/-") {
 		return target{}, host.Errorf(host.InvalidArgument,
@@ -176,7 +176,7 @@ func parseActor(rest string, encoded bool) (target, *host.Error) {
 		t.route = toSQLite
 	case "kv":
 		t.route = toKV
-	default: // it ends with the name of something
+	default: // it ends with a name
 		what, name, _ := strings.Cut(rest, "/")
 		to, noun := nowhere, ""
 		switch what {
@@ -191,7 +191,7 @@ func parseActor(rest string, encoded bool) (target, *host.Error) {
 			}
 			return t, fault
 		case "kv":
-			if name == "" { // a client was given the path with a slash
+			if name == "" { // a client has the path with a slash
 				t.route = toKV
 				return t, nil
 			}
@@ -220,7 +220,7 @@ func parseActor(rest string, encoded bool) (target, *host.Error) {
 // cellType is the type of cells, whose databases have a short path.
 const cellType = "cell"
 
-// parseCell reads what follows "/kv/", the key of a cell.
+// parseCell parses the path after "/kv/", the key of a cell.
 func parseCell(rest string, encoded bool) (target, *host.Error) {
 	t := target{route: toKV, Address: host.Address{Type: cellType}}
 	for raw := range strings.SplitSeq(rest, "/") {
@@ -234,8 +234,7 @@ func parseCell(rest string, encoded bool) (target, *host.Error) {
 	return t, nil
 }
 
-// segments decodes the segments of a path of another product, which has no other escapes than those
-// of URLs.
+// segments decodes the segments of another product's path, which has only the escapes of URLs.
 func segments(path string, encoded bool) (list []string, fault *host.Error) {
 	for raw := range strings.SplitSeq(path, "/") {
 		s := raw

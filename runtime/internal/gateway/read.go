@@ -16,7 +16,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// maxPage is the largest page that can be asked for.
+// maxPage is the largest page of a request.
 const maxPage = 1000
 
 // parameters are the query parameters of a request.
@@ -25,9 +25,8 @@ type parameters url.Values
 // lists are the parameters that may be given several times.
 var lists = []string{"prefix", "events", "names", "key", "where"}
 
-// params reads the query parameters. It refuses names that are not known: a typing error in an
-// optional parameter would otherwise go unnoticed. It refuses a parameter that is given twice,
-// except lists.
+// params reads the query parameters. It refuses unknown names, because a typing error in an
+// optional parameter would go unnoticed. It refuses a parameter that is given twice, except lists.
 func (x *exchange) params(known ...string) (parameters, *host.Error) {
 	if x.R.URL.RawQuery == "" {
 		return nil, nil
@@ -58,14 +57,13 @@ names:
 	return parameters(values), nil
 }
 
-// wrong is the error for a parameter of a URL, a header, or a member of a body, that is wrong.
+// wrong returns the error for a wrong parameter of a URL, header, or member of a body.
 func wrong(name, format string, args ...any) *host.Error {
 	return host.Errorf(host.InvalidArgument, format, args...).With("field", strings.ToValidUTF8(name, "\uFFFD"))
 }
 
-// about adds to an error of the node the parameter, header or member of which it complains. The
-// node, which does not know how the request was made, has put the value under key into the
-// metadata.
+// about adds the faulty parameter, header or member to an error of the node. The node cannot know
+// its name; it put the value under key into the metadata.
 func about(e *host.Error, key, name string) *host.Error {
 	if e.Code == host.InvalidArgument && e.Metadata[key] != "" && e.Metadata["field"] == "" {
 		return e.With("field", name)
@@ -159,11 +157,11 @@ func (x *exchange) destroy(t *target) {
 	x.Begin(http.StatusNoContent)
 }
 
-// shown is a status as the caller may read it: the error that an actor failed with is for
-// operators, as it is in dead letters.
+// shown returns a status as the caller may read it. The error of a failed actor is for operators,
+// as in dead letters.
 func (x *exchange) shown(ctx context.Context, st host.Status) host.Status {
 	if st.Key == nil {
-		st.Key = []string{} // in JSON no null
+		st.Key = []string{} // not null in JSON
 	}
 	f := st.Failure
 	if f == nil || f.Reason == f.Public ||
@@ -183,7 +181,7 @@ func (x *exchange) list() {
 	x.Count("", serve.LabelList)
 	ctx, cancel := x.limited()
 	defer cancel()
-	asked := parameters(x.R.URL.Query()) // what of a malformed query can be read
+	asked := parameters(x.R.URL.Query()) // the readable part of a malformed query
 	q := host.ListQuery{Prefix: asked["prefix"]}
 	q.Type, _ = asked.one("type")
 	x.Count(q.Type, serve.LabelList)
@@ -218,7 +216,7 @@ func (x *exchange) list() {
 	x.JSON(http.StatusOK, page)
 }
 
-// A keysPage is host.InspectPage with a Next that can be put into a URL as it is.
+// A keysPage is host.InspectPage with a Next that needs no escapes in a URL.
 type keysPage struct {
 	Keys []host.StoredKey `json:"keys"`
 	Next string           `json:"next,omitempty"`
@@ -265,7 +263,7 @@ func (x *exchange) keys(t *target) {
 }
 
 // decodeKey reads a key in base64, in either alphabet and with or without padding, so that both
-// "next" and the "key" of an entry can be continued from.
+// "next" and the "key" of an entry can continue a page.
 func decodeKey(s string) ([]byte, *host.Error) {
 	s = strings.TrimRight(strings.NewReplacer("+", "-", "/", "_").Replace(s), "=")
 	key, err := base64.RawURLEncoding.DecodeString(s)

@@ -22,7 +22,7 @@ import (
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
-// A setup is what tests say of a gateway and of its front.
+// A setup holds the options of a gateway and of its front.
 type setup struct {
 	Node           Node
 	Databases      host.Databases
@@ -38,7 +38,7 @@ type setup struct {
 	Logger         *slog.Logger
 }
 
-// newGateway makes a gateway and its front. A node that the setup leaves out is never asked.
+// newGateway makes a gateway and its front. Without a node in the setup, tests must not use one.
 func newGateway(t testing.TB, s setup) *Gateway {
 	t.Helper()
 	if s.Behaviors == nil {
@@ -66,7 +66,7 @@ func failing(err error) *hosttest.Recorder {
 	}}
 }
 
-// ask sends one request straight to the handler. Headers are "Name: value".
+// ask sends one request directly to the handler. Headers are "Name: value".
 func ask(g http.Handler, method, url, body string, headers ...string) *httptest.ResponseRecorder {
 	var r io.Reader
 	if body != "" {
@@ -94,7 +94,7 @@ func errorOf(t testing.TB, w *httptest.ResponseRecorder) *host.Error {
 }
 
 // A pipeListener accepts connections that exist only in memory, so that servers run in a synctest
-// bubble. A pipe has no buffer: what the other side does not read blocks.
+// bubble. A pipe has no buffer: a write blocks until the other side reads.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -135,7 +135,7 @@ func launch(t *testing.T, g *Gateway) *pipeListener {
 	return l
 }
 
-// fakeDatabases tells what it is asked for, which the key of the actor decides.
+// fakeDatabases reports its requests. The key of the actor decides its behavior.
 type fakeDatabases struct{ heard func(string) }
 
 func (*fakeDatabases) QueryMany(_ context.Context, in *host.QueryManyInput) (host.QueryManyOutput, error) {
@@ -158,7 +158,7 @@ func (d *fakeDatabases) ExportSQL(_ context.Context, a host.Address, w io.Writer
 	case `room ["half"]`:
 		return errors.New("a page is missing")
 	case `room ["none"]`:
-		w.Write(page) // less than is put together before it is written
+		w.Write(page) // less than the export buffer
 		return host.Errorf(host.NotFound, "there is no database")
 	}
 	_, err := io.WriteString(w, name)
@@ -177,7 +177,7 @@ func (d *fakeDatabases) ImportSQL(_ context.Context, a host.Address, file io.Rea
 	return host.SQLStatusOutput{Exists: true, Bytes: int64(len(b)), Sequence: 1}, nil
 }
 
-// fakeRuns answers with what it is asked for.
+// fakeRuns answers with its request.
 type fakeRuns struct{}
 
 func (fakeRuns) Runs(_ context.Context, q host.RunQuery) (host.RunPage, error) {
@@ -195,7 +195,7 @@ var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.Fata
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
 
-// same is an error unless got is want. where says of what.
+// same reports an error unless got is want. where names the value.
 func same[T comparable](t testing.TB, got, want T, where ...any) {
 	if got != want {
 		t.Helper()

@@ -54,7 +54,7 @@ func runScripts(t *testing.T, file string) {
 		if d.Cmd != "scenario" || len(d.CmdArgs) != 1 {
 			d.Fatalf(t, "a file holds scenarios with names, not %q", d.Cmd)
 		}
-		out := d.Expected // of a scenario that -run leaves out
+		out := d.Expected // of a scenario that -run excludes
 		t.Run(d.CmdArgs[0].Key, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &scene{t: t, at: d.Pos, clients: make(map[string]*client), faults: make(map[string]error),
@@ -98,7 +98,7 @@ type client struct {
 	name  string
 	conn  net.Conn
 	ws    *websocket.Conn
-	stall chan struct{} // closed when it reads; nil if it does
+	stall chan struct{} // closed when it reads again; nil while it reads
 
 	mu    sync.Mutex
 	heard []string
@@ -110,7 +110,7 @@ func (c *client) hears(line string) {
 	c.heard = append(c.heard, line)
 }
 
-// play runs the commands of a scenario and returns what they print.
+// play runs the commands of a scenario and returns their output.
 func (s *scene) play(input string) string {
 	for line := range strings.Lines(input) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "# ") {
@@ -127,7 +127,7 @@ func (s *scene) play(input string) string {
 	return counted(strings.Split(s.out.String(), "\n"))
 }
 
-// counted says lines that are the same and follow each other once, with their number.
+// counted writes adjacent equal lines once, with their number.
 func counted(lines []string) (out string) {
 	for i, n := 0, 1; i < len(lines)-1; i, n = i+n, 1 {
 		for lines[i+n] == lines[i] {
@@ -151,7 +151,7 @@ func (c *client) read() {
 	}
 }
 
-// print adds a result, and what clients and the hook have heard meanwhile.
+// print adds a result, and the messages of clients and the hook in the meantime.
 func (s *scene) print(result string) {
 	synctest.Wait()
 	s.mu.Lock()
@@ -187,8 +187,8 @@ func (s *scene) print(result string) {
 	}
 }
 
-// arrange puts replies first, in the order of their ids: they and events come from several
-// goroutines. Nothing passes a bye.
+// arrange moves replies to the front, in the order of their ids, because replies and events come
+// from several goroutines. No line moves across a bye.
 func arrange(heard []string) {
 	if i := slices.IndexFunc(heard, func(line string) bool { return strings.HasPrefix(line, `{"bye"`) }); i >= 0 {
 		arrange(heard[i+1:])
@@ -216,10 +216,10 @@ var (
 		`\b[A-Z2-7]{26}(\.[\w-]{22})?|"[A-D][\w-]{11}"|^id: [A-D][\w-]{11}\b|< id: [A-D][\w-]{11}\b`)
 )
 
-// exampleLife is in the messages of errors.
+// exampleLife is a life in the messages of errors.
 const exampleLife = "0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14"
 
-// expand writes out "{x*300}" and the names of ids. A life without an actor has a name as well.
+// expand replaces "{x*300}" and the names of ids. A life without an actor has a name as well.
 func (s *scene) expand(line string) string {
 	line = repeat.ReplaceAllStringFunc(line, func(m string) string {
 		p := repeat.FindStringSubmatch(m)
@@ -234,8 +234,8 @@ func (s *scene) expand(line string) string {
 	})
 }
 
-// shorten is the reverse of expand. Ids are numbered in the order in which they are printed, and a
-// token has the number of its connection.
+// shorten is the reverse of expand. Ids have numbers in the order of their output, and a token has
+// the number of its connection.
 func (s *scene) shorten(line string) string {
 	var b strings.Builder
 	for i := 0; i < len(line); {
@@ -259,7 +259,7 @@ func (s *scene) shorten(line string) string {
 			return id
 		case strings.HasPrefix(id, `"error_id"`):
 			return `"error_id":"ID"`
-		case strings.HasPrefix(id, `"traceparent"`): // a message has it if the call that sent it happens to be recorded
+		case strings.HasPrefix(id, `"traceparent"`): // a message has it only if the call that sent it was recorded
 			return ""
 		case strings.Contains(id, "id: "):
 			before, receipt, _ := strings.Cut(id, "id: ")
@@ -277,7 +277,7 @@ func (s *scene) shorten(line string) string {
 	})
 }
 
-// name returns the name of an id, which is its kind and a number.
+// name returns the name of an id: its kind and a number.
 func (s *scene) name(kind, id string) string {
 	for n := 1; s.names[id] == ""; n++ {
 		if name := kind + strconv.Itoa(n); s.ids[name] == "" {
@@ -303,7 +303,7 @@ func (s *scene) start() {
 	s.l = launch(s.t, s.g)
 }
 
-// note keeps a line that the next result begins with.
+// note keeps a line for the beginning of the next result.
 func (s *scene) note(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -316,7 +316,7 @@ func (s *scene) fault(name string) error {
 	return s.faults[name]
 }
 
-// before is what happens before an operation of the node, or a call of a method.
+// before runs before an operation of the node, or a call of a method.
 func (s *scene) before(ctx context.Context, op string, r *host.Request) error {
 	if r != nil {
 		s.mu.Lock()
@@ -341,7 +341,7 @@ func (s *scene) before(ctx context.Context, op string, r *host.Request) error {
 	return err
 }
 
-// authorize is the hook: it prints what it is asked, and "fail hook:OPERATION" makes it refuse.
+// authorize is the hook: it prints its request, and "fail hook:OPERATION" makes it refuse.
 func (s *scene) authorize(_ context.Context, r serve.AuthRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -356,7 +356,7 @@ func (s *scene) authorize(_ context.Context, r serve.AuthRequest) error {
 
 var methods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "SOCKET"}
 
-// command runs a line and returns what it prints.
+// command runs a line and returns its output.
 func (s *scene) command(line string) string {
 	w := strings.Fields(line)
 	rest := func(n int) string { return strings.Join(w[n:], " ") }
@@ -417,7 +417,7 @@ func (s *scene) command(line string) string {
 				return "no call of " + w[1] + " waits"
 			}
 		}
-	case w[0] == "do": // a call of the room a, past the gateway
+	case w[0] == "do": // a direct call of the room a
 		r, err := s.node.Call(s.t.Context(), &host.Request{Address: roomA, Method: w[1], Codec: host.JSON, Input: []byte(rest(2))})
 		if err != nil {
 			return err.Error()
@@ -429,9 +429,9 @@ func (s *scene) command(line string) string {
 		if err := s.node.Destroy(s.t.Context(), roomA); err != nil {
 			return err.Error()
 		}
-	case w[0] == "told": // what the node was asked
+	case w[0] == "told": // the requests to the node
 		return strings.Join(s.node.Told(), "\n")
-	case w[0] == "requests": // all calls, whole
+	case w[0] == "requests": // all calls, with all fields
 		var lines []string
 		for _, r := range s.node.Requests() {
 			lines = append(lines, fmt.Sprintf("%s %q %s %s input=%x key=%q create=%t existing=%t veiled=%t trace=%q connection=%q",
@@ -446,7 +446,7 @@ func (s *scene) command(line string) string {
 		time.Sleep(d)
 	case w[0] == "shutdown":
 		go func() { s.note(fmt.Sprint("shut down: ", s.g.front.Close())) }()
-	case w[0] == "open": // responses that last, and memory in use
+	case w[0] == "open": // lasting responses, and memory in use
 		return fmt.Sprintf("%d open, %d bytes", s.g.front.Open(), s.g.front.Memory.Used())
 	case w[0] == "metrics":
 		var lines []string
@@ -504,7 +504,7 @@ func fill(t *testing.T, v any, field string) {
 	must(t, err)
 }
 
-// unhex returns text, or the bytes of one that begins with "hex:".
+// unhex returns text, or the bytes of a text that begins with "hex:".
 func unhex(t *testing.T, text string) string {
 	t.Helper()
 	if digits, ok := strings.CutPrefix(text, "hex:"); ok {
@@ -533,7 +533,7 @@ func parts(t *testing.T, line string) (method, path, body string, headers []stri
 	return w[0], w[1], body, headers
 }
 
-// shown are the headers of responses that scenarios show.
+// shown lists the headers of responses that scenarios print.
 var shown = []string{"Allow", "Cairn-Version", "Idempotency-Replayed", "Location", "Retry-After", "WWW-Authenticate", "Connection",
 	"Vary", "Access-Control-Allow-Origin", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers",
 	"Access-Control-Allow-Private-Network", "Access-Control-Allow-Credentials", "Content-Disposition", "Cache-Control", "X-Content-Type-Options"}
@@ -552,7 +552,7 @@ func heading(status int, h http.Header) string {
 	return strings.TrimSuffix(strings.Replace(text, "Cache-Control: no-store; X-Content-Type-Options: nosniff", "no-store", 1), ";")
 }
 
-// request sends a request straight to the handler and prints the response.
+// request sends a request directly to the handler and prints the response.
 func (s *scene) request(line string) string {
 	method, path, body, headers := parts(s.t, line)
 	w := ask(s.g, method, path, body, headers...)
@@ -568,7 +568,7 @@ func (s *scene) request(line string) string {
 	return heading(w.Code, w.Header()) + " " + string(text)
 }
 
-// open sends a request over a connection, or opens a WebSocket, and prints what comes until the
+// open sends a request over a connection, or opens a WebSocket, and prints all output until the
 // end.
 func (s *scene) open(name, line string) {
 	method, path, body, headers := parts(s.t, line)
@@ -672,7 +672,7 @@ func (c *client) listen() {
 	}
 }
 
-// tell makes a client do something.
+// tell runs a command of a client.
 func (s *scene) tell(c *client, w []string, text string) string {
 	switch w[1] {
 	case ">": // sends a message
@@ -696,7 +696,7 @@ func (s *scene) tell(c *client, w []string, text string) string {
 		c.mu.Lock()
 		c.stall = make(chan struct{})
 		c.mu.Unlock()
-	case "takes": // what arrives, without an answer, as the network in between does
+	case "takes": // reads without an answer, like the network in between
 		go io.Copy(io.Discard, c.conn)
 	case "reads":
 		c.read()

@@ -13,39 +13,38 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// ConnectTimeout is how long a WebSocket may take to send its first message, which connects.
+// ConnectTimeout is how long a WebSocket may take to send its first message, the connect message.
 const ConnectTimeout = 10 * time.Second
 
-// A session is a client that is connected to an actor over a WebSocket.
+// A session is a client's connection to an actor over a WebSocket.
 //
 //  1. One goroutine reads messages, one waits for events and writes them, and each call in flight
-//     and each stream that is followed has its own. Whatever they write goes through the socket.
+//     and each followed stream has its own. All writes go through the socket.
 //  2. Calls and changes of subscriptions run in the order in which the client sent them: see
-//     serve.Line. A subscription is in effect, or given up, for everything that the client sent
-//     after it.
-//  3. A call's id and its place among those in flight are free before its answer can reach the
+//     serve.Line. A change of subscriptions is in effect for all later messages of the client.
+//  3. A call's id and its place among the calls in flight are free before its answer can reach the
 //     client.
-//  4. When the session ends, the node is told once, after the last call has returned: that the
-//     client closed its end, or that it was lost and may come back.
+//  4. When the session ends, it notifies the node once, after the last call has returned, whether
+//     the client closed its end, or was lost and may come back.
 type session struct {
 	g       *Gateway
 	address host.Address
 	header  http.Header // of the handshake, for Authorize
 	remote  string      // for Authorize and the audit log
 	start   time.Time
-	first   host.ConnectRequest // what the handshake says about the connection
+	first   host.ConnectRequest // the connection's data from the handshake
 	socket  *serve.Socket
 	stay    *serve.Stay
 	conn    host.LiveConnection
 
-	// life is the context of calls. The stay's, which ends earlier when the gateway shuts down, is
-	// that of everything that waits.
+	// life is the context of calls. All waits use the stay's context, which ends earlier if the
+	// gateway shuts down.
 	life  context.Context
 	end   context.CancelFunc // of life
 	tasks sync.WaitGroup
 
 	line    serve.Line
-	barrier chan struct{} // closed when the last subscription is in effect; nil if there was none
+	barrier chan struct{} // closed when the last subscription is in effect; nil without one
 
 	mu         sync.Mutex
 	calls      map[int64]struct{}   // in flight
@@ -54,7 +53,7 @@ type session struct {
 	idle       chan struct{}        // closed when unanswered is 0; nil unless settle waits
 }
 
-// leave ends everything that the session does.
+// leave ends all work of the session.
 func (c *session) leave() {
 	c.end()
 	c.stay.Cancel()
@@ -79,7 +78,7 @@ func (c *session) serve() {
 	lost = c.read()
 }
 
-// spawn runs f on a goroutine that the session waits for.
+// spawn runs f in a goroutine; the session waits for it.
 func (c *session) spawn(f func()) {
 	c.tasks.Go(func() {
 		defer c.guard()
@@ -87,7 +86,7 @@ func (c *session) spawn(f func()) {
 	})
 }
 
-// guard turns a panic into the end of the session. It is deferred.
+// guard turns a panic into the end of the session. Callers defer it.
 func (c *session) guard() {
 	if p := recover(); p != nil {
 		c.bye(c.g.front.Panicked("WebSocket panicked", p), websocket.StatusInternalError)
@@ -99,8 +98,8 @@ func (c *session) bye(e *host.Error, code websocket.StatusCode) {
 	c.socket.Farewell(appendBye(nil, e), code, string(e.Code))
 }
 
-// connect reads the first message and connects. On failure it tells the client why and returns
-// false.
+// connect reads the first message and connects. On failure it sends the client the error and
+// returns false.
 func (c *session) connect() bool {
 	defer c.guard()
 	fail := func(e *host.Error) bool {
@@ -142,7 +141,7 @@ func (c *session) connect() bool {
 // come back.
 func (c *session) read() (lost bool) {
 	for {
-		c.socket.Wait() // a client that does not read its replies gets no more of them
+		c.socket.Wait() // a client that does not read its replies gets no others
 		m, fault, code := c.next()
 		switch {
 		case code == serve.NoMessage:
@@ -169,9 +168,9 @@ func (c *session) free(m *message) {
 	m.held = 0
 }
 
-// next reads a message, which the caller frees. A code other than 0 means that there is none and no
-// next one either: serve.NoMessage if the client is gone, or the one to close with. A fault without
-// a code leaves the session in order.
+// next reads a message, which the caller must free. A code other than 0 means that there are no
+// further messages: serve.NoMessage if the client is gone, or the code to close with. After a fault
+// with code 0 the session continues.
 func (c *session) next() (*message, *host.Error, websocket.StatusCode) {
 	var m *message
 	held, fault, code := c.socket.Next(func(data []byte) (fault *host.Error) {
@@ -195,15 +194,14 @@ func (c *session) send(payload []byte) {
 	}
 }
 
-// errTooSlow is what a client is told that does not read what is sent to it, if it then reads at
-// all. It may come back.
+// errTooSlow is the last error for a client that does not read its messages. It may come back.
 var errTooSlow = host.Errorf(host.Overloaded, "the client is too slow: it does not read what is sent to it").Retry()
 
-// pump waits for events and writes them, and ends the session when there can be no more of them.
+// pump waits for events and writes them, and ends the session when there can be no further events.
 func (c *session) pump() {
 	var batch [][]byte
 	for {
-		// One timer per heartbeat, whatever happens in between.
+		// One timer per heartbeat, not one per event.
 		beat, cancel := context.WithTimeout(c.stay.Context(), c.g.front.Limits.Heartbeat)
 		err := c.until(beat, &batch)
 		due := beat.Err() != nil
@@ -251,7 +249,7 @@ func (c *session) until(ctx context.Context, batch *[][]byte) error {
 	}
 }
 
-// settle waits until the calls in flight are answered, for as long as a write may take.
+// settle waits until the calls in flight are answered, up to the time of a write.
 func (c *session) settle() {
 	c.mu.Lock()
 	idle := make(chan struct{})

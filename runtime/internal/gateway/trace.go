@@ -12,9 +12,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// beginTrace finds out which trace a request for an actor is part of, and tells the client,
-// whatever the answer will be. Its context and traceparent tell what the request causes. The
-// exchange itself tells of a trace if there is none here.
+// beginTrace finds the trace of a request for an actor, and sets the header for the client,
+// regardless of the answer. It puts the trace into the context and traceparent for the calls that
+// the request makes. If there is no trace here, the exchange itself sets the header.
 func (x *exchange) beginTrace(t *target) {
 	x.cause = x.Cause()
 	x.span = x.cause
@@ -33,7 +33,7 @@ func (x *exchange) beginTrace(t *target) {
 	}
 }
 
-// A hop is a call that a message of a connection makes, as a part of a trace.
+// A hop is a call by a message of a connection, as a part of a trace.
 type hop struct {
 	span, cause host.Span
 	began       time.Time
@@ -55,8 +55,8 @@ func (g *Gateway) end(h *hop, a host.Address, method string, err error) {
 	}
 }
 
-// told returns the trace that the client is told, as traceresponse has it: if it is recorded, or
-// the client has sent one. Else it is "".
+// told returns the trace for the client, in the form of traceresponse, if it is recorded or the
+// client has sent one. Otherwise it returns "".
 func (h *hop) told() string {
 	if h.span == h.cause || !h.span.Sampled() && h.cause.IsZero() {
 		return ""
@@ -79,8 +79,8 @@ func (x *exchange) endTrace() {
 // EventSpan is a span that has ended. Data: a trace.Span.
 const EventSpan = "span"
 
-// traces answers with spans of the actor: as an OTLP document, or as server-sent events each span
-// that ends from now on.
+// traces answers with spans of the actor: stored ones as an OTLP document, or each span that ends
+// from now on as a server-sent event.
 func (x *exchange) traces(t *target) {
 	x.Count(t.Type, serve.LabelBuiltin)
 	ctx, cancel := x.limited()
@@ -116,7 +116,7 @@ func (x *exchange) traces(t *target) {
 	x.Document(http.StatusOK, document)
 }
 
-// tracesWanted reads which spans are asked for.
+// tracesWanted reads the selection of spans from the parameters.
 func (x *exchange) tracesWanted(in *trace.ReadInput) *host.Error {
 	p, fault := x.tracesFollowed(in, "start", "end", "limit", "max_bytes", "cursor")
 	if fault != nil {
@@ -132,7 +132,7 @@ func (x *exchange) tracesWanted(in *trace.ReadInput) *host.Error {
 	return fault
 }
 
-// tracesFollowed reads which spans are asked for at any time. The parameters may have more names.
+// tracesFollowed reads the selection of spans, except times. more are other allowed parameters.
 func (x *exchange) tracesFollowed(in *trace.ReadInput, more ...string) (parameters, *host.Error) {
 	p, fault := x.params(append(more, "trace_id", "name", "errors")...)
 	if fault != nil {
@@ -144,9 +144,9 @@ func (x *exchange) tracesFollowed(in *trace.ReadInput, more ...string) (paramete
 	return p, fault
 }
 
-// followTraces answers with server-sent events: a span each, as they end. A client that reads
-// slowly misses spans, and is told how many. The id of the stream is the life of the actor, so a
-// client that comes back does not follow a successor.
+// followTraces answers with server-sent events, one for each span as it ends. A slow client misses
+// spans, and an event says how many. The id of the stream is the life of the actor, so a client
+// that reconnects does not follow a successor.
 func (x *exchange) followTraces(t *target, in trace.FollowInput) {
 	s, fault := x.Front.Admit(x.R.Context(), serve.EventStream)
 	if fault != nil {
@@ -236,7 +236,7 @@ func (x *exchange) findTrace() {
 	page, err := x.g.finder.FindTrace(ctx, q)
 	if err != nil {
 		fault := x.Front.AsError(err)
-		if fault.Metadata["field"] == "trace_id" { // as the methods of an actor name it
+		if fault.Metadata["field"] == "trace_id" { // the name in an actor's methods
 			fault = fault.With("field", "trace")
 		}
 		x.Fail(fault)
@@ -245,7 +245,7 @@ func (x *exchange) findTrace() {
 	x.JSON(http.StatusOK, page)
 }
 
-// SampleTraces is the AuthRequest.Method of requests for what is recorded of traces.
+// SampleTraces is the AuthRequest.Method of requests for the rules of recorded traces.
 const SampleTraces = "trace.sample"
 
 // sampling answers GET and PUT /-/traces/sampling.

@@ -12,16 +12,15 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// ListUsage is the AuthRequest.Method of requests for the usage of all actors whose type, and the
-// beginning of whose key, are Type and Key. A hook that compares whole keys thus never opens the
-// actors below a key.
+// ListUsage is the AuthRequest.Method of requests for the usage of all actors of Type whose key
+// begins with Key. So a hook that compares whole keys never opens the actors below a key.
 const ListUsage = "usage.list"
 
 // usage answers GET /-/usage.
 func (x *exchange) usage() {
 	ctx, cancel := x.limited()
 	defer cancel()
-	asked := parameters(x.R.URL.Query()) // what of a malformed query can be read
+	asked := parameters(x.R.URL.Query()) // the readable part of a malformed query
 	q := usage.Query{Prefix: asked["prefix"]}
 	q.Type, _ = asked.one("type")
 	x.Count(q.Type, serve.LabelList)
@@ -99,7 +98,7 @@ func (x *exchange) top() {
 	x.JSON(http.StatusOK, top)
 }
 
-// written is an actor as it stands in paths: the type, and the parts of the key.
+// written returns an actor in the form of paths: the type, and the parts of the key.
 func written(typ string, key []string) string {
 	b := []byte(typ)
 	for _, part := range key {

@@ -14,8 +14,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// watching reads what a request watches: from the parameters of a GET, or from the body of a POST,
-// which has room for more.
+// watching reads the watched entries of a request: from the parameters of a GET, or from the body
+// of a POST, which has more room.
 func (x *exchange) watching() (w kv.Watching, fault *host.Error) {
 	if x.R.Method != http.MethodPost {
 		return x.watchingParams()
@@ -65,13 +65,13 @@ func (p parameters) keys(name string) (keys []kv.Key, fault *host.Error) {
 	return keys, nil
 }
 
-// watch answers GET and POST .../-/kv-watch with what changes of entries, as server-sent events or
-// over a WebSocket.
+// watch answers GET and POST .../-/kv-watch with changes of entries, as server-sent events or over
+// a WebSocket.
 //
-// The node keeps for a client which entries it has seen, and nothing of what it has not read yet.
-// So one that reads slowly skips states, and a write that takes too long closes the connection. A
-// client that comes back begins anew: with what is there if it sends a Last-Event-ID, as browsers
-// do, because it has missed changes. So the stream begins with an id.
+// For each client, the node keeps which entries it has seen, but no unread changes. So a slow
+// client skips states, and a write that takes too long closes the connection. A client that
+// reconnects begins anew. If it sends a Last-Event-ID, as browsers do, it begins with the current
+// state, because it has missed changes. So the stream begins with an id.
 func (x *exchange) watch(t *target, socket bool) {
 	x.Count(t.Type, serve.LabelWatch)
 	refusal := (*host.Error)(nil)
@@ -124,8 +124,8 @@ func (x *exchange) watch(t *target, socket bool) {
 	x.pump(s, out, func(ctx context.Context) error { return x.changes(ctx, w, out) })
 }
 
-// watchSocket writes changes over a WebSocket. The first message has none: from then on changes are
-// told.
+// watchSocket writes changes over a WebSocket. The first message has no changes; later ones have
+// all changes from then on.
 func (x *exchange) watchSocket(t *target, watching kv.Watching, refusal *host.Error) {
 	var w kv.Watch
 	defer func() {
@@ -156,10 +156,10 @@ func (x *exchange) watchSocket(t *target, watching kv.Watching, refusal *host.Er
 	})
 }
 
-// changeMessages makes messages of changes. Many are several messages, all but the last of which
-// say that more follows.
+// changeMessages makes messages of changes. Many changes become several messages; all except the
+// last say that more follows.
 func (x *exchange) changeMessages(c *kv.Changes) (batch [][]byte, fault *host.Error) {
-	const most, each = 1 << 20, 256 // bytes of the values of a message; of a change without its value, about
+	const most, each = 1 << 20, 256 // bytes of a message's values; about that of a change without its value
 	for rest := c.Changes; len(batch) == 0 || len(rest) > 0; {
 		n, size := 0, 0
 		for ; n < len(rest) && size < most; n++ {
@@ -179,7 +179,7 @@ func (x *exchange) changeMessages(c *kv.Changes) (batch [][]byte, fault *host.Er
 	return batch, nil
 }
 
-// parameterOf makes the error about a member of kv.Watching one about a parameter.
+// parameterOf turns an error about a member of kv.Watching into one about a parameter.
 func parameterOf(e *host.Error) *host.Error {
 	for member, parameter := range map[string]string{"keys": "key", "prefixes": "prefix"} {
 		if strings.HasPrefix(e.Metadata["field"], member) {

@@ -12,19 +12,18 @@ import (
 )
 
 const (
-	// Subprotocol names what is spoken over WebSockets; docs/websocket.md describes it.
+	// Subprotocol is the protocol over WebSockets; docs/websocket.md describes it.
 	Subprotocol = "cairn.v1"
-	// tokenProtocol begins the subprotocol that carries the bearer token of a browser, which cannot
-	// set headers.
+	// tokenProtocol begins the subprotocol with the bearer token of a browser, which cannot set
+	// headers.
 	tokenProtocol = "cairn.token."
 )
 
 // websocket answers GET .../-/connect with a WebSocket.
 //
-// What is wrong with the request itself, and a page of a foreign origin, is answered as over HTTP.
-// A client that may not connect, and one that comes at a bad time, gets its WebSocket and is told
-// there: of a handshake that failed, browsers show their pages neither status nor body, so that a
-// page could not tell whether to come back.
+// A faulty request, and a page of a foreign origin, get an HTTP error. A client that may not
+// connect, or not now, gets its WebSocket and the error there: browsers show their pages neither
+// status nor body of a failed handshake, so a page could not decide whether to come back.
 func (x *exchange) websocket(t *target) {
 	x.Count(t.Type, serve.LabelConnect)
 	refusal := x.admitSocket(t)
@@ -51,8 +50,8 @@ func (x *exchange) websocket(t *target) {
 		return
 	}
 	x.Uncounted = true // the session counts itself
-	// Two contexts without a parent in common that can end: each child of one costs memory for as
-	// long as it lives.
+	// Two contexts without a common parent that can end, because each child of such a parent costs
+	// memory as long as it lives.
 	base := context.WithoutCancel(x.R.Context())
 	c.life, c.end = context.WithCancel(base)
 	if refusal == nil {
@@ -62,9 +61,9 @@ func (x *exchange) websocket(t *target) {
 	case refusal != nil:
 		c.refuse(refusal)
 	case c.connect():
-		// What follows has a goroutine with a stack of its own. That of the request, which
-		// connecting made large, goes back with net/http's buffers: they would be most of what an
-		// idle WebSocket costs.
+		// The rest has its own goroutine and stack. The stack of the request, which connecting made
+		// large, is freed with net/http's buffers; they would be most of the cost of an idle
+		// WebSocket.
 		go c.serve()
 	default:
 		c.socket.Discard()
@@ -74,8 +73,8 @@ func (x *exchange) websocket(t *target) {
 	}
 }
 
-// takeToken makes a bearer token that came as a subprotocol the Authorization header, so that
-// everything after it sees the same as of other clients. A header that is there has precedence.
+// takeToken moves a bearer token from a subprotocol to the Authorization header, so that later code
+// handles all clients alike. An existing header takes precedence.
 func (x *exchange) takeToken() *host.Error {
 	const name = "Sec-Websocket-Protocol"
 	var offered []string

@@ -10,14 +10,14 @@ import (
 	"github.com/cairn-run/cairn/engine"
 )
 
-// sink is an outbox that keeps nothing, so that a benchmark measures the publisher alone.
+// sink is an outbox that keeps nothing, so a benchmark measures only the publisher.
 type sink struct{ acked chan int }
 
 func (sink) Outbox(uint64, int) ([]engine.OutboxRow, error) { return nil, nil }
 func (s sink) AckOutbox(seqs []uint64) error                { s.acked <- len(seqs); return nil }
 func (sink) OutboxSize() (rows, bytes int64)                { return 1, 1 }
 
-// BenchmarkPublish compares the publisher, from Committed to the deletion of the row, with bare
+// BenchmarkPublish compares the publisher, from Committed to the deletion of the row, with plain
 // publishing of the same payload and headers to the same kind of server.
 func BenchmarkPublish(b *testing.B) {
 	payload := []byte(`{"mean_delay_minutes":31.5,"flights":120,"since":"2001-01-01T09:00:00Z"}`)
@@ -47,7 +47,7 @@ func BenchmarkPublish(b *testing.B) {
 			b.Run(fmt.Sprintf("publisher jetstream=%v actors=%d", acks, n), func(b *testing.B) {
 				srv := newOutage(b)
 				if acks {
-					// The next run publishes the same ids again, and the server has little room.
+					// The next run repeats the ids, and the server has little room.
 					srv.stream(jetstream.StreamConfig{Name: "S", Subjects: []string{"cairn.>"},
 						Storage: jetstream.MemoryStorage, MaxMsgs: 1000, Duplicates: 100 * time.Millisecond})
 				}

@@ -24,27 +24,26 @@ import (
 // ServiceName is the name of the micro service.
 const ServiceName = "cairn"
 
-// Headers of requests, besides HeaderTraceparent. Names are matched without regard to case.
+// Headers of requests, in addition to HeaderTraceparent. The case of names does not matter.
 const (
-	// HeaderIdempotencyKey makes the reply part of the commit; a request repeated gets the stored
+	// HeaderIdempotencyKey makes the reply part of the commit; a repeated request gets the stored
 	// reply.
 	HeaderIdempotencyKey = "Idempotency-Key"
-	// HeaderTimeout is how long the caller waits, counted from the arrival of the request, as a Go
-	// duration: "1.5s". A time span was chosen over a point in time because the clocks of caller
-	// and node may differ.
+	// HeaderTimeout is how long the caller waits from the arrival of the request, as a Go duration:
+	// "1.5s". It is a duration, not a time, because the clocks of caller and node may differ.
 	HeaderTimeout = "Cairn-Timeout"
 	// HeaderReason says why an operator makes the call, for the audit log.
 	HeaderReason = audit.Header
 )
 
-// Headers of replies. Errors carry micro.ErrorHeader, the message, and micro.ErrorCodeHeader, the
-// host.Code, too.
+// Headers of replies. Errors also have micro.ErrorHeader, the message, and micro.ErrorCodeHeader,
+// the host.Code.
 const (
 	// HeaderToken is a token of the actor: the call may do what it allows, and nothing else.
 	HeaderToken = "Cairn-Token"
 	// HeaderTraceresponse is the trace of the call, in the form of HeaderTraceparent.
 	HeaderTraceresponse = "traceresponse"
-	// HeaderVersion is the actor's version that the reply reflects.
+	// HeaderVersion is the actor's version at the reply.
 	HeaderVersion = "Cairn-Version"
 	// HeaderReplayed is "true" if the reply was stored by an earlier request with the same
 	// idempotency key.
@@ -60,23 +59,23 @@ var ErrServing = errors.New("natspub: calls are served already")
 
 // calls serves the actors' methods as a micro service. Its claims:
 //
-//  1. A handler of the client library never waits: a call runs on its own goroutine, or is refused
-//     because too many run.
+//  1. A handler of the client library never waits: a call runs in its own goroutine, or is refused
+//     because too many are running.
 //  2. Every request with a reply subject is answered, unless the connection is lost or the subject
-//     is that of no client.
-//  3. After close, no call runs.
+//     cannot be a client's.
+//  3. After close, no call is running.
 //
-// It has a connection of its own, which reconnects by itself.
+// It has its own connection, which reconnects by itself.
 type calls struct {
 	p        *Publisher
 	inFlight atomic.Int64
 	room     chan struct{}
 	wg       sync.WaitGroup
-	forged   sync.Once // a warning of reply subjects
+	forged   sync.Once // the warning about reply subjects
 
 	mu      sync.Mutex
-	closed  bool // Serve is refused
-	sealed  bool // calls are refused
+	closed  bool // Serve fails
+	sealed  bool // calls fail
 	nc      *nats.Conn
 	ended   chan struct{} // closed when nc is
 	service *service
@@ -90,7 +89,7 @@ type method struct {
 	typ, name string
 	kind      host.MethodKind
 	prefix    string        // of its subjects, up to the key
-	timeout   time.Duration // of a call whose caller states none
+	timeout   time.Duration // of a call without a timeout header
 
 	requests, errors, nanoseconds atomic.Int64
 	lastError                     atomic.Pointer[string]
@@ -100,16 +99,15 @@ func newCalls(p *Publisher) *calls {
 	return &calls{p: p, room: make(chan struct{}, p.opts.MaxCalls)}
 }
 
-// A Node takes calls.
+// A Node runs calls and checks tokens.
 type Node interface {
 	host.Node
 	token.Checker
 }
 
 // Serve begins to serve the methods of the endpoints with calls to n. It may be called once, at
-// Start or later: a publisher is made before the node that publishes through it. If no server can
-// be reached, Serve returns after one attempt to connect, and calls are served once a server is
-// there.
+// Start or later, because a publisher is made before the node that uses it. If no server can be
+// reached, Serve returns after one attempt to connect, and serves calls once there is a server.
 func (p *Publisher) Serve(n Node, endpoints []Endpoint) error {
 	return p.calls.serve(n, endpoints)
 }
@@ -163,7 +161,7 @@ func (c *calls) serve(n Node, endpoints []Endpoint) (err error) {
 	return nil
 }
 
-// endpointName makes a name out of letters, digits, "-" and "_", which are all that package micro
+// endpointName makes a name of letters, digits, "-" and "_", the characters that package micro
 // allows.
 func endpointName(typ, method string) string {
 	return strings.Map(func(r rune) rune {
@@ -175,8 +173,8 @@ func endpointName(typ, method string) string {
 	}, typ+"-"+method)
 }
 
-// close stops taking calls, waits until those in flight are answered, and closes the connection.
-// When ctx ends first, they are cancelled: ctx cancels the publisher's own context.
+// close refuses new calls, waits for calls in flight, and closes the connection. If ctx ends first,
+// they are cancelled, because ctx cancels the publisher's own context.
 func (c *calls) close(ctx context.Context) {
 	c.mu.Lock()
 	c.closed = true
@@ -188,8 +186,8 @@ func (c *calls) close(ctx context.Context) {
 	if err := service.stop(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 		c.p.log.Warn("nats: stopping the service", "error", err)
 	}
-	// What the server sent before it learned of the end is in the client's queues once a flush is
-	// answered, and has been handed to goroutines once a barrier has passed those queues.
+	// Once a flush is answered, earlier messages of the server are in the client's queues. Once a
+	// barrier has passed those queues, goroutines have the messages.
 	flush := func() {
 		if nc.IsConnected() {
 			bounded, cancel := context.WithTimeout(ctx, flushTimeout)
@@ -216,7 +214,7 @@ func (c *calls) close(ctx context.Context) {
 	<-c.ended
 }
 
-// begin counts a call that is about to run, and reports whether it may.
+// begin counts a call that is about to run, and reports whether it may run.
 func (c *calls) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,7 +225,7 @@ func (c *calls) begin() bool {
 	return true
 }
 
-// An incoming is a request with what its headers say.
+// An incoming is a request with its parsed headers.
 type incoming struct {
 	*nats.Msg
 	at             host.Address
@@ -240,7 +238,7 @@ type incoming struct {
 	tracer         host.Tracer
 }
 
-// handle takes a request on the goroutine of its subscription.
+// handle handles a request in the goroutine of its subscription.
 func (m *method) handle(req *nats.Msg) {
 	if m.c.p.subjects.forged(req.Reply) {
 		m.requests.Add(1)
@@ -308,7 +306,7 @@ func (m *method) read(in *incoming) *host.Error {
 	return fault
 }
 
-// call calls the node, with the token that a request has.
+// call calls the node, with the token of a request.
 func (m *method) call(ctx context.Context, r *host.Request, tokens []string) (host.Reply, error) {
 	if len(tokens) > 0 {
 		if len(tokens) > 1 {
@@ -327,7 +325,7 @@ func (m *method) call(ctx context.Context, r *host.Request, tokens []string) (ho
 func (m *method) serve(in *incoming) {
 	ctx, cancel := context.WithDeadline(m.c.p.ctx, in.began.Add(in.timeout))
 	defer cancel()
-	if strings.Contains(m.name, ".") { // a method of operators, perhaps
+	if strings.Contains(m.name, ".") { // maybe a method of operators
 		ctx = audit.With(ctx, &audit.Origin{Channel: "nats", Reason: in.reason})
 	}
 	reply, err := m.call(ctx, &host.Request{
@@ -337,7 +335,7 @@ func (m *method) serve(in *incoming) {
 	m.traced(in, err)
 	if err == nil {
 		h := nats.Header{}
-		if reply.Version != 0 { // methods beside the actor have none
+		if reply.Version != 0 { // methods outside the actor have none
 			h[HeaderVersion] = []string{strconv.FormatUint(reply.Version, 10)}
 		}
 		if reply.Replayed {
@@ -347,7 +345,7 @@ func (m *method) serve(in *incoming) {
 		err = m.respond(in, h, reply.Output)
 		if errors.Is(err, nats.ErrMaxPayload) {
 			answer := nats.Msg{Header: h, Data: reply.Output}
-			e := host.OverLimit("output", m.nc.MaxPayload(), int64(answer.Size())) // with the headers, which count
+			e := host.OverLimit("output", m.nc.MaxPayload(), int64(answer.Size())) // the headers count
 			e.Message = "the output does not fit into a message of this NATS server; the call itself was done"
 			err = e
 		} else {
@@ -372,14 +370,14 @@ func (m *method) traced(in *incoming, err error) {
 	}
 }
 
-// told adds the span of a request to the headers of its answer, if it is not that of the caller.
+// told adds the span of a request to the headers of its answer, unless it is the caller's span.
 func (in *incoming) told(h nats.Header) {
 	if in.span != in.cause {
 		h[HeaderTraceresponse] = []string{in.span.String()}
 	}
 }
 
-// respond publishes an answer, if the caller wants one.
+// respond publishes an answer, if the request has a reply subject.
 func (m *method) respond(in *incoming, h nats.Header, body []byte) error {
 	if in.Reply == "" {
 		return nil
@@ -387,7 +385,7 @@ func (m *method) respond(in *incoming, h nats.Header, body []byte) error {
 	return m.nc.PublishMsg(&nats.Msg{Subject: in.Reply, Header: h, Data: body})
 }
 
-// refuse answers a request with an error on the goroutine of its subscription.
+// refuse answers a request with an error, in the goroutine of its subscription.
 func (m *method) refuse(in *incoming, e *host.Error) {
 	m.requests.Add(1)
 	m.note(e)
@@ -395,7 +393,7 @@ func (m *method) refuse(in *incoming, e *host.Error) {
 	m.fail(in, e)
 }
 
-// fail answers a request with an error, in short if it is too long for a message.
+// fail answers a request with an error, in a short form if it is too long for a message.
 func (m *method) fail(in *incoming, e *host.Error) {
 	h, body := errorReply(e)
 	in.told(h)
@@ -410,7 +408,7 @@ func (m *method) fail(in *incoming, e *host.Error) {
 	}
 }
 
-// note counts an error.
+// note counts an error and keeps it as the last one.
 func (m *method) note(e *host.Error) {
 	m.errors.Add(1)
 	text := host.Clip(e.Error())
@@ -418,7 +416,7 @@ func (m *method) note(e *host.Error) {
 	m.c.p.metrics.calls.WithLabelValues(string(e.Code)).Inc()
 }
 
-// wireError turns what a Node returned into an error that may be shown.
+// wireError turns an error of a Node into one that may be shown.
 func wireError(err error) *host.Error {
 	var e *host.Error
 	if errors.As(err, &e) {
@@ -431,8 +429,8 @@ func wireError(err error) *host.Error {
 	return host.Errorf(host.Internal, "internal error")
 }
 
-// errorReply makes the headers and the body of an error. The body is the error as JSON, as it is
-// over HTTP.
+// errorReply makes the headers and the body of an error. The body is the error as JSON, as over
+// HTTP.
 func errorReply(e *host.Error) (nats.Header, []byte) {
 	message := e.Message
 	if message == "" {
@@ -448,7 +446,7 @@ func errorReply(e *host.Error) (nats.Header, []byte) {
 	return h, mustJSON(e)
 }
 
-// mustJSON encodes values made of strings and booleans, which can not fail.
+// mustJSON encodes values of strings and booleans, which cannot fail.
 func mustJSON(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -457,7 +455,7 @@ func mustJSON(v any) []byte {
 	return b
 }
 
-// all returns the values of a header, whatever the case of its name.
+// all returns the values of a header, regardless of the case of its name.
 func all(h nats.Header, name string) (values []string) {
 	for key, more := range h {
 		if strings.EqualFold(key, name) {
@@ -475,8 +473,8 @@ func first(h nats.Header, name string) string {
 	return ""
 }
 
-// header returns the one value of a header; "" if there is none. An empty one, or one more, may not
-// be what its sender meant.
+// header returns the only value of a header; "" if there is none. It refuses an empty value and
+// several values, because its sender may have meant something else.
 func header(h nats.Header, name string) (string, *host.Error) {
 	switch values := all(h, name); {
 	case len(values) == 0:

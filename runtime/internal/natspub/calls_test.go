@@ -17,13 +17,13 @@ import (
 	"github.com/cairn-run/cairn/actor/host/token"
 )
 
-// A fakeNode takes calls and nothing else.
+// A fakeNode only runs calls and checks tokens.
 type fakeNode struct {
 	host.Node
 	call func(ctx context.Context, r *host.Request) (host.Reply, error)
 }
 
-// CheckToken knows the token "good".
+// CheckToken accepts the token "good".
 func (fakeNode) CheckToken(_ context.Context, _ host.Address, text string) (*token.Grant, error) {
 	if text != "good" {
 		return nil, token.ErrInvalid
@@ -44,7 +44,7 @@ var airport = []Endpoint{{Type: "airport", Methods: []host.Method{
 	{Name: "arrive", Kind: host.Action}, {Name: "delays", Kind: host.Query}, {Name: "open", Kind: host.Creation},
 }}}
 
-// serving starts a publisher that serves calls, and returns once a request finds it.
+// serving starts a publisher that serves calls, and returns once a request reaches it.
 func serving(t *testing.T, o Options, f func(context.Context, *host.Request) (host.Reply, error)) (*rig, *nats.Conn) {
 	t.Helper()
 	o.Node, o.Endpoints = fakeNode{call: f}, airport
@@ -53,13 +53,13 @@ func serving(t *testing.T, o Options, f func(context.Context, *host.Request) (ho
 	return r, r.srv.client()
 }
 
-// flush waits until the server knows the service's subscriptions.
+// flush waits until the server has the service's subscriptions.
 func (r *rig) flush() {
 	r.t.Helper()
 	must(r.t, r.calls.nc.FlushTimeout(patience))
 }
 
-// callSubject is what the subjects of calls begin with.
+// callSubject is the prefix of the subjects of calls.
 const callSubject = "cairn.default.call.airport."
 
 // request sends a request with headers given as pairs. It returns the reply and the code of its
@@ -75,7 +75,7 @@ func request(t *testing.T, nc *nats.Conn, subject, body string, headers ...strin
 	return reply, reply.Header.Get(micro.ErrorCodeHeader)
 }
 
-// A client chooses the reply subject, and may choose one to which only the node may publish.
+// A client chooses the reply subject, even one to which only the node may publish.
 func TestNoAnswerBecomesACallOrACommand(t *testing.T) {
 	r, nc := serving(t, Options{}, func(context.Context, *host.Request) (host.Reply, error) {
 		t.Error("the node was called")
@@ -92,7 +92,7 @@ func TestNoAnswerBecomesACallOrACommand(t *testing.T) {
 	eventually(t, "all are seen", func() bool {
 		return value(t, r.metrics.calls, "invalid_argument")+value(t, r.metrics.calls, "ok") >= 6
 	})
-	must(t, errOf(nc.Request("$SRV.PING", nil, patience))) // which comes after the others
+	must(t, errOf(nc.Request("$SRV.PING", nil, patience))) // comes after the others
 	wantValue(t, r.metrics.calls, "invalid_argument", 6)
 	if m, err := events.NextMsg(time.Millisecond); err == nil {
 		t.Errorf("an event is forged: %s %s", m.Subject, m.Data)
@@ -183,7 +183,7 @@ func TestCloseAnswersCallsInFlightFirst(t *testing.T) {
 		end(t, r.Publisher)
 	}()
 	refused := 0
-	eventually(t, "no new calls", func() bool { // and time to close the connection, which must not happen
+	eventually(t, "no new calls", func() bool { // the connection has time to close, and must not
 		_, err := nc.Request(callSubject+"delays.a", nil, patience)
 		r.calls.mu.Lock()
 		defer r.calls.mu.Unlock()
@@ -203,7 +203,7 @@ func TestCloseAnswersCallsInFlightFirst(t *testing.T) {
 	<-closed
 }
 
-// ask sends a request whose reply is the next message of the rig.
+// ask sends a request; its reply is the next message of the rig.
 func (r *rig) ask(nc *nats.Conn) {
 	r.t.Helper()
 	r.sub = subscribe(r.t, nc, "reply")
@@ -217,7 +217,7 @@ func TestCloseGivesUpAndCancelsCallsWhenItsContextEnds(t *testing.T) {
 		<-ctx.Done()
 		return host.Reply{}, ctx.Err()
 	})
-	r.commit(1, 1, 1, true) // without a stream a durable event waits for ever
+	r.commit(1, 1, 1, true) // without a stream a durable event waits forever
 	r.ask(nc)
 	<-entered
 	eventually(t, "connected", r.Connected)

@@ -9,12 +9,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// askSubject is where JetStream tells the names of the streams that cover a subject.
+// askSubject is where JetStream answers with the names of the streams that cover a subject.
 const askSubject = "$JS.API.STREAM.NAMES"
 
-// cover returns what is known about the streams for a subject, or nil if there is one as far as is
-// known. It looks at all keys of an actor type together, since most streams take all of them;
-// exact, for a message that failed before, asks about the subject itself.
+// cover returns the cover of a subject, which may not be known yet. It is for all keys of an actor
+// type together, because most streams take all of them. If exact, for a message that failed before,
+// it is for the subject itself.
 func (s *streams) cover(subject string, exact bool, now time.Time) *cover {
 	if cv := s.coverage[subject]; cv != nil && cv.fresh(now) && cv.known {
 		return cv
@@ -42,7 +42,7 @@ func (s *streams) cover(subject string, exact bool, now time.Time) *cover {
 	return cv
 }
 
-// kind cuts the key off a subject of changes.
+// kind removes the key from a subject of changes.
 func (s Subjects) kind(subject string) string {
 	end := len(s.root)
 	for range 4 { // namespace, family, type, name
@@ -58,8 +58,8 @@ func (s Subjects) kind(subject string) string {
 
 func (cv *cover) fresh(now time.Time) bool { return cv.known && now.Before(cv.until) }
 
-// ask asks which streams cover a subject, unless that was asked already, and lets the lane wait for
-// the answer.
+// ask requests the streams that cover a subject, unless a request is on the way, and makes the lane
+// wait for the answer.
 func (s *streams) ask(ln *lane, cv *cover, now time.Time) error {
 	ln.flight = true
 	cv.waiting = append(cv.waiting, ln)
@@ -79,7 +79,7 @@ func (s *streams) ask(ln *lane, cv *cover, now time.Time) error {
 	return nil
 }
 
-// learn handles the answer. Anything but a list of streams counts as covered: the message is tried.
+// learn handles the answer. Anything but a list of streams counts as covered; the message is sent.
 func (s *streams) learn(cv *cover, m *nats.Msg) {
 	var answer struct {
 		Total *int            `json:"total"`
@@ -100,7 +100,7 @@ func (s *streams) learn(cv *cover, m *nats.Msg) {
 	s.answered(cv, true, uncoveredFor, now)
 }
 
-// answered lets the lanes go on that wait for an answer.
+// answered stores the answer and wakes the lanes that wait for it.
 func (s *streams) answered(cv *cover, none bool, valid time.Duration, now time.Time) {
 	cv.known, cv.none, cv.asking, cv.until = true, none, false, now.Add(valid)
 	for _, ln := range cv.waiting {

@@ -9,18 +9,18 @@ import (
 	"github.com/cairn-run/cairn/engine"
 )
 
-// Headers of published messages, besides those of CloudEvents.
+// Headers of published messages, in addition to the CloudEvents headers.
 const (
 	// HeaderTraceparent is the W3C trace context of the turn that made the change.
 	HeaderTraceparent = "traceparent"
-	// HeaderOmitted says why a message has no payload although there is one: its value is
-	// "too_large". HeaderSize then tells the payload's size in bytes.
+	// HeaderOmitted says why the payload of a message was omitted: its value is "too_large".
+	// HeaderSize is then the payload's size in bytes.
 	HeaderOmitted = "Cairn-Data-Omitted"
 	HeaderSize    = "Cairn-Data-Size"
 )
 
-// The CloudEvents attributes as headers. Names of NATS headers keep their case, and these are in
-// lower case.
+// The CloudEvents attributes as headers. NATS keeps the case of header names; these are in lower
+// case.
 const (
 	headerSpecVersion = "ce-specversion"
 	headerID          = "ce-id"
@@ -36,22 +36,22 @@ const typePrefix = "run.cairn."
 // timeFormat is RFC 3339 in UTC with milliseconds.
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
-// An envelope writes the messages of change sets into one message, which it uses again and again: a
-// call that publishes copies the message before it returns. One goroutine uses it.
+// An envelope writes the messages of change sets into one reused message: a call that publishes
+// copies the message before it returns. One goroutine uses it.
 //
 // Claims of the messages:
 //
-//  1. Nats-Msg-Id and ce-id are equal and name one change for all time: <actor
-//     id>/<version>/<index>/<time>. The time, in Unix milliseconds, is for stores that a backup has
-//     set back: they use versions again. A change without a commit shares its version with the
-//     commit before it, so its index is made of the transition, the time and a number.
-//  2. A message depends only on the change set, so a second publication is byte for byte the same.
+//  1. Nats-Msg-Id and ce-id are equal and name one change forever: <actor
+//     id>/<version>/<index>/<time>. The time, in Unix milliseconds, is for restored backups, which
+//     use versions again. A change without a commit has the version of the commit before it, so its
+//     index consists of the transition, the time and a number.
+//  2. A message depends only on the change set, so a second publication has the same bytes.
 type envelope struct {
 	subjects  Subjects
 	namespace string
 
 	msg     nats.Msg
-	values  [16]string // the one value of each header
+	values  [16]string // the only value of each header
 	set     *engine.ChangeSet
 	rowless uint64
 	id      []byte // <actor id>/<version>/
@@ -60,8 +60,8 @@ type envelope struct {
 	buf     []byte
 }
 
-// begin sets the change set of the messages to write. rowless is the number of a set that has no
-// commit of its own, and else 0.
+// begin sets the change set of the messages to write. rowless is the number of a set without a
+// commit of its own, else 0.
 func (e *envelope) begin(set *engine.ChangeSet, rowless uint64) {
 	if e.set == set {
 		return
@@ -94,7 +94,7 @@ func (e *envelope) message(index int) *nats.Msg {
 	if namespace == "" {
 		namespace = e.namespace
 	}
-	// All that is written for the message is one string, of which its parts are cut.
+	// All texts of the message are slices of one string.
 	e.buf = e.subjects.append(e.buf[:0], namespace, family, e.set.Identity.Type, name, e.set.Identity.Key)
 	subject := len(e.buf)
 	e.buf = append(e.buf, e.id...)
@@ -134,15 +134,15 @@ func (e *envelope) message(index int) *nats.Msg {
 	return &e.msg
 }
 
-// omit takes the payload out of the message that message returned last, and says so.
+// omit removes the payload from the last message and sets headers that say so.
 func (e *envelope) omit() {
 	e.put(8, HeaderOmitted, "too_large")
 	e.put(9, HeaderSize, strconv.Itoa(len(e.msg.Data)))
 	e.msg.Data = nil
 }
 
-// put sets a header, or takes it away if the value is empty. Its slice of values is part of an
-// array, so that a header that is there needs its value written and nothing else.
+// put sets a header, or removes it if the value is empty. Its slice of values is part of an array,
+// so changing an existing header only writes its value.
 func (e *envelope) put(slot int, name, value string) {
 	was := e.values[slot]
 	e.values[slot] = value
@@ -169,9 +169,8 @@ func subjectOf(c *engine.Change) (family, name string) {
 	return familyChange, c.Kind.String()
 }
 
-// appendHeaderText appends the value of a CloudEvents attribute as the binding wants it in a
-// header: printable ASCII as it is, everything else, space, double quote and percent sign as %XX
-// per byte.
+// appendHeaderText appends the value of a CloudEvents attribute in the form of the NATS binding:
+// printable ASCII unchanged; all else, and space, double quote and percent sign, as %XX per byte.
 func appendHeaderText(dst []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; c <= ' ' || c >= 0x7F || c == '"' || c == '%' {
@@ -183,9 +182,9 @@ func appendHeaderText(dst []byte, s string) []byte {
 	return dst
 }
 
-// appendPathPart appends one segment of the source, a URI reference: unreserved characters as they
-// are, every other byte escaped as %XX. The percent sign of such an escape is not escaped once more
-// for the header; a source is a URI, and in a URI it has that meaning already.
+// appendPathPart appends one segment of the source, a URI reference: unreserved characters
+// unchanged, every other byte as %XX. The percent sign of such an escape is not escaped again for
+// the header, because it has its meaning in the URI.
 func appendPathPart(dst []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
 		c := s[i]

@@ -28,13 +28,13 @@ import (
 // patience bounds every wait of the tests.
 const patience = 2 * time.Minute
 
-// An outbox is that of a store on a disk in memory. It survives the publishers of a test, as a
-// store survives a process.
+// An outbox is the outbox of a store on a disk in memory. It survives the publishers of a test, as
+// a store survives a process.
 type outbox struct {
 	*engine.Store
 	t    testing.TB
-	deaf atomic.Bool   // acknowledgements get lost, as when the process dies first
-	last atomic.Uint64 // rows above cannot be read yet; 0 means that all can
+	deaf atomic.Bool   // acknowledgements are lost, as if the process died first
+	last atomic.Uint64 // later rows cannot be read yet; 0 means that all can
 }
 
 func newOutbox(t testing.TB) *outbox { return openOutbox(t, engine.NewDisk()) }
@@ -85,10 +85,10 @@ func (o *outbox) insertRecord(set *engine.ChangeSet, record []byte) (seq uint64)
 	return seq
 }
 
-// commit writes a row and hands it to the publisher, as a durable commit does.
+// commit writes a row and passes it to the publisher, as a durable commit does.
 func (o *outbox) commit(p *Publisher, set *engine.ChangeSet) { p.Committed(o.insert(set), set) }
 
-// await waits until the outbox is as ok wants it.
+// await waits until ok accepts the number of rows.
 func (o *outbox) await(t testing.TB, what string, ok func(rows int) bool) {
 	t.Helper()
 	eventually(t, what, func() bool {
@@ -102,7 +102,7 @@ func (o *outbox) awaitEmpty(t testing.TB) {
 	o.await(t, "not published", func(rows int) bool { return rows == 0 })
 }
 
-// eventually waits for something that has no channel to wait on.
+// eventually polls until ok returns true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -154,18 +154,18 @@ func (o *outage) stop() {
 	}
 }
 
-// listen lets the server listen on a port, and returns the URL.
+// listen restarts the server on a port, and returns the URL.
 func (o *outage) listen() string {
 	o.t.Helper()
 	o.stop()
 	o.opts.Listen = "127.0.0.1:0"
 	o.start()
 	url := o.s.ClientURL()
-	o.opts.Listen = strings.TrimPrefix(url, "nats://") // when it comes back
+	o.opts.Listen = strings.TrimPrefix(url, "nats://") // for the next start
 	return url
 }
 
-// dial connects to the server that runs now.
+// dial connects to the running server.
 func (o *outage) dial(opts ...nats.Option) (*nats.Conn, error) {
 	o.mu.Lock()
 	s := o.s
@@ -202,8 +202,8 @@ func (o *outage) stream(c jetstream.StreamConfig) {
 	must(o.t, errOf(js.CreateOrUpdateStream(ctx, c)))
 }
 
-// awaitStored waits until a stream holds n messages. Without acknowledgements it stores them some
-// time after the server has them.
+// awaitStored waits until a stream holds n messages. Without acknowledgements, the stream stores
+// them some time after the server has them.
 func (o *outage) awaitStored(name string, n int) {
 	o.t.Helper()
 	ctx, js := o.js()
@@ -237,7 +237,7 @@ func begin(t testing.TB, o Options) *Publisher {
 	t.Helper()
 	p, err := Start(t.Context(), o)
 	must(t, err)
-	t.Cleanup(func() { shut(p, patience) }) // a test that closes it by itself looks at the error
+	t.Cleanup(func() { shut(p, patience) }) // a test that closes it itself checks the error
 	return p
 }
 
@@ -248,7 +248,7 @@ func shut(p *Publisher, within time.Duration) error {
 	return p.Close(ctx)
 }
 
-// end closes a publisher, which must take no more than the tests' patience.
+// end closes a publisher, within the tests' patience.
 func end(t testing.TB, p *Publisher) {
 	t.Helper()
 	check(t, shut(p, patience), "Close")
@@ -262,8 +262,8 @@ func kill(t testing.TB, p *Publisher) {
 	}
 }
 
-// A rig is a publisher between an outbox and a server, and without JetStream a subscription to what
-// is published.
+// A rig is a publisher between an outbox and a server. Without JetStream it has a subscription to
+// all published messages.
 type rig struct {
 	*Publisher
 	t   testing.TB
@@ -272,12 +272,11 @@ type rig struct {
 	sub *nats.Subscription
 }
 
-// publishing starts a publisher, with a server and an outbox of its own where the options name
-// none.
+// publishing starts a publisher, with its own server and outbox unless the options have them.
 func publishing(t testing.TB, o Options, streams ...jetstream.StreamConfig) *rig {
 	t.Helper()
 	r := &rig{t: t, srv: newOutage(t)}
-	if !o.JetStream && o.Node == nil { // or it must be seen that nothing listens
+	if !o.JetStream && o.Node == nil { // otherwise the test needs a server without subscribers
 		r.sub = subscribe(t, r.srv.client(), "cairn.>")
 	}
 	for _, c := range streams {
@@ -296,7 +295,7 @@ func publishing(t testing.TB, o Options, streams ...jetstream.StreamConfig) *rig
 	return r
 }
 
-// commit commits versions of the first actors, each of which emits an event.
+// commit commits versions of the first actors; each version emits an event.
 func (r *rig) commit(actors, from, to int, durable bool) {
 	r.t.Helper()
 	for v := from; v <= to; v++ {
@@ -337,7 +336,7 @@ func bothModes(t *testing.T, f func(t *testing.T, acks bool)) {
 	}
 }
 
-// subscribe subscribes, and returns once the server knows.
+// subscribe subscribes, and returns once the server has the subscription.
 func subscribe(t testing.TB, nc *nats.Conn, subject string) *nats.Subscription {
 	t.Helper()
 	sub, err := nc.SubscribeSync(subject)
@@ -403,8 +402,7 @@ func wantValue(t testing.TB, c prometheus.Collector, label string, want float64)
 	same(t, value(t, c, label), want, "counted")
 }
 
-// checkOrder checks that the messages of each actor are those of versions 1 to n, each once and in
-// order.
+// checkOrder checks that the messages of each actor are versions 1 to n, each once and in order.
 func checkOrder(t testing.TB, ids []string, actors, n int) {
 	t.Helper()
 	next := map[string]int{}
@@ -422,8 +420,8 @@ func checkOrder(t testing.TB, ids []string, actors, n int) {
 	}
 }
 
-// ours counts the goroutines of this package and of the client library. Those of the server come
-// and go as it likes.
+// ours counts the goroutines of this package and of the client library. It ignores the server's,
+// which come and go.
 func ours() (n int) {
 	stacks := make([]byte, 4<<20)
 	for one := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
@@ -439,7 +437,7 @@ var must, check, fatalIf, errorIf = testutil.Must, testutil.Check, testutil.Fata
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
 
-// same makes the test fail unless got is want. where says of what.
+// same fails the test unless got is want. where names the value.
 func same[T comparable](t testing.TB, got, want T, where ...any) {
 	if got != want {
 		t.Helper()

@@ -13,8 +13,8 @@ import (
 const (
 	minConnectPause = 50 * time.Millisecond
 	maxConnectPause = 2 * time.Second
-	// writeTimeout bounds a write to a server that does not read, and flushTimeout its answer to a
-	// flush.
+	// writeTimeout bounds a write to a server that does not read, flushTimeout the wait for the
+	// answer to a flush.
 	writeTimeout = 5 * time.Second
 	flushTimeout = 10 * time.Second
 )
@@ -22,14 +22,13 @@ const (
 // A link is one connection for publishing. It does not reconnect.
 type link struct {
 	nc     *nats.Conn
-	closed chan struct{} // closed when nc is
-	// useful: something arrived on it. After a connection that was of no use, as one that the
-	// server ends at once because of what was sent, the pause before the next one grows.
+	closed chan struct{} // closed when nc is closed
+	// useful: something arrived on it. After a useless connection, for example one that the server
+	// ends because of a message, the pause before the next one grows.
 	useful atomic.Bool
 }
 
-// connect opens connections and hands them to the loop, one after the other, until the publisher
-// ends.
+// connect opens successive connections and passes them to the loop, until the publisher ends.
 func (p *Publisher) connect() {
 	pause, failing, first := minConnectPause, false, true
 	attempted := func() {
@@ -85,8 +84,8 @@ func (p *Publisher) connect() {
 	}
 }
 
-// reporter counts the errors that a server reports on one connection, such as a subject that may
-// not be published to, and logs the first: there may be one for every message.
+// reporter counts the errors that a server reports on one connection, such as a subject without
+// permission to publish. It logs only the first, because there may be one for every message.
 func (p *Publisher) reporter() nats.ErrHandler {
 	var once sync.Once
 	return func(_ *nats.Conn, _ *nats.Subscription, err error) {

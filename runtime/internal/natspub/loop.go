@@ -14,14 +14,14 @@ import (
 
 // Bounds of the loop.
 const (
-	// windowRows and windowBytes bound what the loop holds: taken from the queue and not yet known
-	// to have arrived.
+	// windowRows and windowBytes bound the records in the loop: taken from the queue and not yet
+	// confirmed.
 	windowRows  = 2048
 	windowBytes = 8 << 20
 	// pageRows is how many rows are read from the store at once.
 	pageRows = 128
-	// holePause is how long to wait for a row that is not readable yet because an earlier one is
-	// not durable.
+	// holePause is how long to wait for a row that cannot be read yet because an earlier one is not
+	// durable.
 	holePause = 2 * time.Millisecond
 	// faultPause is how long to wait after an error of the store.
 	faultPause = time.Second
@@ -30,18 +30,18 @@ const (
 // An item is a record in the window.
 type item struct {
 	record
-	// confirmed counts the messages, from the first, that arrived. With JetStream, next counts
-	// those sent besides.
+	// confirmed counts the messages, from the first, that arrived. With JetStream, next also counts
+	// the messages that were sent.
 	confirmed, next int
-	sent            bool // a message of it was sent before; another one counts as repeated
+	sent            bool // a message of it was sent before; another counts as repeated
 	busy            bool // a message of it is on the way
 }
 
 // done reports whether all messages arrived.
 func (it *item) done() bool { return it.confirmed >= len(it.set.Changes) }
 
-// A loop is the goroutine that publishes, and its state, which no other goroutine touches except as
-// plain says.
+// A loop is the goroutine that publishes, and its state. No other goroutine uses that, except as
+// the comment of plain says.
 type loop struct {
 	p        *Publisher
 	done     chan struct{}
@@ -57,10 +57,10 @@ type loop struct {
 	backlogLast uint64 // the last row of earlier processes
 	trimmed     uint64 // rows up to here were examined by trim
 
-	maxSubject int // longest subject that the server takes
+	maxSubject int // longest subject that the server accepts
 	longest    int // longest subject sent and not flushed
 	faulty     bool
-	pause      time.Duration // how long to wait at most; 0 for as long as nothing happens
+	pause      time.Duration // longest wait; 0 means no bound
 	plain      *plain        // nil with JetStream
 	streams    *streams      // nil without
 }
@@ -85,7 +85,7 @@ func (l *loop) run() {
 	for p.ctx.Err() == nil {
 		l.pause = 0
 		l.fill()
-		// What can be sent is sent first: the server is at work while rows are deleted and read.
+		// Send first, so that the server works while rows are deleted and read.
 		more := l.link != nil && l.publish()
 		l.delete()
 		l.trim()
@@ -126,20 +126,20 @@ func (l *loop) run() {
 			l.detach(l.link.nc.LastError())
 		case <-tried:
 			l.delete()
-			return // no server: what waits stays in the outbox
+			return // no server: the rest stays in the outbox
 		case <-p.ctx.Done():
 		}
 	}
 }
 
-// wait makes the loop look again after d at the latest.
+// wait makes the loop run again after at most d.
 func (l *loop) wait(d time.Duration) {
 	if l.pause == 0 || d < l.pause {
 		l.pause = max(d, time.Microsecond)
 	}
 }
 
-// idle reports whether nothing waits.
+// idle reports whether nothing waits to be published.
 func (l *loop) idle() bool {
 	if len(l.window) > 0 || l.backlog < l.backlogLast {
 		return false
@@ -148,7 +148,7 @@ func (l *loop) idle() bool {
 	return !waits
 }
 
-// note publishes what metrics show.
+// note updates the state for metrics.
 func (l *loop) note() {
 	var ms int64
 	if len(l.window) > 0 {
@@ -157,7 +157,7 @@ func (l *loop) note() {
 	l.p.oldest.Store(ms)
 }
 
-// fault reports an error of the store, the first of a series only, and pauses.
+// fault logs an error of the store, only the first of a series, and pauses.
 func (l *loop) fault(what string, err error) {
 	if !l.faulty {
 		l.p.log.Error("nats: the outbox fails", "operation", what, "error", err)
@@ -178,8 +178,8 @@ func (l *loop) delete() {
 	l.acks, l.faulty = l.acks[:0], false
 }
 
-// fill takes records into the window: the rows of earlier processes, then what waits in memory,
-// then rows again.
+// fill adds records to the window: the rows of earlier processes, then records in memory, then rows
+// again.
 func (l *loop) fill() {
 	for len(l.window) < windowRows && l.bytes < windowBytes {
 		if l.backlog < l.backlogLast {
@@ -222,8 +222,8 @@ func (l *loop) fillBacklog() bool {
 	return true
 }
 
-// fillRun reads rows of the queue's first run. A row that is missing was deleted if a later one can
-// be read; otherwise it may be one that can not be read yet.
+// fillRun reads rows of the queue's first run. A missing row was deleted if a later one can be
+// read; otherwise it may be one that cannot be read yet.
 func (l *loop) fillRun(r run) bool {
 	rows, err := l.p.outbox.Outbox(r.first-1, int(min(r.n, pageRows)))
 	if err != nil {
@@ -251,8 +251,8 @@ func (l *loop) fillRun(r run) bool {
 	return true
 }
 
-// decode adds a row of the store to the window. A row that does not decode is left where it is: to
-// delete it would destroy what a newer version may have written.
+// decode adds a row of the store to the window. A row that does not decode stays in the store,
+// because a newer version may have written it.
 func (l *loop) decode(row engine.OutboxRow) {
 	set, err := engine.ParseChangeSet(row.Record)
 	if err != nil {
@@ -277,14 +277,14 @@ func (l *loop) add(r record) {
 	}
 }
 
-// finish gives the item's row up for deletion.
+// finish marks the item's row for deletion.
 func (l *loop) finish(it *item) {
 	if it.seq != 0 {
 		l.acks = append(l.acks, it.seq)
 	}
 }
 
-// sweep takes the items that are done out of the window.
+// sweep removes the items that are done from the window.
 func (l *loop) sweep() {
 	before := len(l.window)
 	l.window = slices.DeleteFunc(l.window, func(it *item) bool {
@@ -301,7 +301,7 @@ func (l *loop) sweep() {
 	l.count()
 }
 
-// count adds what arrived to the metrics.
+// count adds the arrived messages to the metrics.
 func (l *loop) count() {
 	for i, family := range [...]string{familyEvent, familyChange, familyLife, familyAudit} {
 		if l.reported[i] > 0 {
@@ -328,14 +328,14 @@ func (t *tally) add(c *engine.Change) {
 	}
 }
 
-// join adds what another tally counted.
+// join adds another tally.
 func (t *tally) join(other tally) {
 	for i, n := range other {
 		t[i] += n
 	}
 }
 
-// attach begins with a new connection.
+// attach begins to use a new connection.
 func (l *loop) attach(next *link) {
 	l.detach(nil)
 	if l.streams != nil {
@@ -352,8 +352,7 @@ func (l *loop) attach(next *link) {
 	l.p.metrics.connects.Inc()
 }
 
-// detach gives the connection up. What is not known to have arrived will be sent again on the next
-// one.
+// detach gives up the connection. Unconfirmed messages will be sent again on the next one.
 func (l *loop) detach(cause error) {
 	if l.link == nil {
 		return
@@ -367,7 +366,7 @@ func (l *loop) detach(cause error) {
 	if cause != nil {
 		l.p.log.Warn("nats: connection lost", "error", cause)
 		if strings.Contains(strings.ToLower(cause.Error()), "control line") && l.longest > 0 {
-			// the server takes less than the default; what is longer is dropped from now on
+			// The server accepts less than the default; longer subjects are dropped from now on.
 			l.maxSubject = l.longest - 1
 		}
 	}
@@ -381,7 +380,7 @@ func (l *loop) detach(cause error) {
 	}
 }
 
-// idles notes that no message of an item is on the way: trim passed it over, and may drop it now.
+// idles records that no message of an item is on the way: trim skipped it, and may drop it now.
 func (l *loop) idles(it *item) {
 	if it.busy && it.seq != 0 {
 		l.trimmed = min(l.trimmed, it.seq-1)
@@ -389,7 +388,7 @@ func (l *loop) idles(it *item) {
 	it.busy = false
 }
 
-// publish sends what it can. The result is true if there may be more to do at once.
+// publish sends messages. The result is true if it may have more to do at once.
 //
 // REQUIRES: there is a connection.
 func (l *loop) publish() bool {
@@ -399,7 +398,7 @@ func (l *loop) publish() bool {
 	return l.plain.publish()
 }
 
-// flush waits until the server has everything; otherwise it gives the connection up.
+// flush waits until the server has all messages; on failure it gives up the connection.
 func (l *loop) flush() bool {
 	ctx, cancel := context.WithTimeout(l.p.ctx, flushTimeout)
 	defer cancel()
@@ -411,8 +410,8 @@ func (l *loop) flush() bool {
 	return true
 }
 
-// lost gives the connection up because a flush failed. What the server said before, if it did, is
-// the better reason.
+// lost gives up the connection because a flush failed. It prefers an earlier error of the server as
+// the reason.
 func (l *loop) lost(err error) {
 	if last := l.link.nc.LastError(); last != nil {
 		err = last
@@ -421,8 +420,8 @@ func (l *loop) lost(err error) {
 }
 
 // send sends one message. A message that is too large for the server is sent without its payload.
-// dropped says that it can not be sent at all, on any connection; an error that this connection is
-// of no more use.
+// dropped means that it cannot be sent on any connection; an error means that this connection is
+// over.
 func (l *loop) send(it *item, index int, reply string, omit bool) (dropped bool, err error) {
 	l.env.begin(it.set, it.rowless)
 	m := l.env.message(index)
@@ -450,7 +449,7 @@ func (l *loop) send(it *item, index int, reply string, omit bool) (dropped bool,
 	return false, err
 }
 
-// drop counts and reports a message that is never published.
+// drop counts and logs a message that is never published.
 func (l *loop) drop(it *item, reason, why string, size int) {
 	l.p.metrics.dropped.WithLabelValues(reason).Inc()
 	l.p.log.Error("nats: a change is not published", "reason", why, "size", size, "actor_type", it.set.Identity.Type,

@@ -8,11 +8,11 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// The reasons why a change is dropped, as the metric's label shows them.
+// The reasons for dropping a change, as the metric's label shows them.
 const (
 	dropOutboxFull = "outbox_full" // best effort, and the outbox was over its limit
 	dropMemoryFull = "memory_full" // a life transition without a row, and the memory was full
-	dropSubject    = "subject"     // the key makes a subject longer than NATS takes
+	dropSubject    = "subject"     // the key makes the subject too long for NATS
 	dropTooLarge   = "too_large"   // too large for the server or the stream even without its payload
 	dropInvalid    = "invalid"     // the record in the outbox does not decode; its row stays
 )
@@ -87,7 +87,7 @@ func newMetrics(p *Publisher) *metrics {
 	return m
 }
 
-// register hands the metrics to r, all or none.
+// register registers the metrics with r, all or none.
 func (m *metrics) register(r prometheus.Registerer) error {
 	if r == nil {
 		return nil

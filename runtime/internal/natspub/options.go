@@ -20,23 +20,22 @@ import (
 const (
 	DefaultRoot      = "cairn"
 	DefaultNamespace = "default"
-	// DefaultMaxOutboxRows and DefaultMaxOutboxBytes (256 MiB) bound what may wait while NATS is
-	// away.
+	// DefaultMaxOutboxRows and DefaultMaxOutboxBytes (256 MiB) bound the outbox while NATS is away.
 	DefaultMaxOutboxRows  = 1_000_000
 	DefaultMaxOutboxBytes = 256 << 20
-	// DefaultMemoryRows and DefaultMemoryBytes (16 MiB) bound what of it is held in memory too.
+	// DefaultMemoryRows and DefaultMemoryBytes (16 MiB) bound the part that is also in memory.
 	DefaultMemoryRows  = 16_384
 	DefaultMemoryBytes = 16 << 20
 	// DefaultMaxCalls is how many calls are served at once.
 	DefaultMaxCalls = 256
-	// DefaultCallTimeout bounds a call whose caller states no time.
+	// DefaultCallTimeout bounds a call without a timeout header.
 	DefaultCallTimeout = time.Minute
 	// DefaultAckTimeout is how long a stream may take to acknowledge a message.
 	DefaultAckTimeout = 5 * time.Second
 )
 
-// An Outbox is what a Publisher needs of the engine's store. Reading returns only rows that are
-// durable, in the order of their sequence numbers, without a hole that could be filled later.
+// An Outbox is the part of the engine's store that a Publisher uses. A read returns only durable
+// rows, in the order of their sequence numbers, without a hole that could be filled later.
 type Outbox interface {
 	// Outbox returns up to limit rows with sequence numbers greater than after.
 	Outbox(after uint64, limit int) ([]engine.OutboxRow, error)
@@ -46,16 +45,16 @@ type Outbox interface {
 	OutboxSize() (rows, bytes int64)
 }
 
-// An Endpoint is one actor type whose actions and queries are served. Creations are left out: over
-// NATS an actor is created by its first call.
+// An Endpoint is one actor type whose actions and queries are served. Creations are not served:
+// over NATS the first call creates an actor.
 type Endpoint struct {
 	Type    string
 	Methods []host.Method
 }
 
-// A Dial opens a connection to NATS with the options given in addition to its own. It is called
-// from one goroutine at a time, again and again while there is no connection, and must not outlast
-// the connect timeout of NATS.
+// A Dial opens a connection to NATS, with opts in addition to its own options. It is called from
+// one goroutine at a time, repeatedly while there is no connection, and must return within the
+// connect timeout of NATS.
 type Dial func(opts ...nats.Option) (*nats.Conn, error)
 
 // URL dials a server, or a comma-separated list of servers of one cluster, with opts first.
@@ -66,45 +65,45 @@ func URL(url string, opts ...nats.Option) Dial {
 	}
 }
 
-// Options configure a Publisher. Outbox and one of Conn and Dial are needed; the zero value of
+// Options configure a Publisher. Outbox and one of Conn and Dial are required; the zero value of
 // every other field works.
 type Options struct {
-	// Conn is the pattern after which connections are opened: with its servers, credentials and TLS
-	// settings. It is not used itself and may be closed at any time; why, the comment on Publisher
-	// says.
+	// Conn is a connection whose servers, credentials and TLS settings are used for new
+	// connections. It is not used itself and may be closed at any time; the comment on Publisher
+	// says why.
 	Conn *nats.Conn
 	// Dial opens connections. It takes precedence over Conn.
 	Dial Dial
-	// Root begins every subject: one or more tokens. "" means DefaultRoot.
+	// Root is the beginning of every subject: one or more tokens. "" means DefaultRoot.
 	Root string
-	// Namespace is that of calls, and of change sets that name none. "" means DefaultNamespace.
+	// Namespace is for calls, and for change sets that have none. "" means DefaultNamespace.
 	Namespace string
-	// JetStream demands, for each message, the acknowledgement of a stream. Without it, a message
+	// JetStream requires the acknowledgement of a stream for each message. Without it, a message
 	// counts as published when the server has it.
 	JetStream bool
 	// Outbox is the store's outbox.
 	Outbox Outbox
-	// Node takes the calls. nil serves none until Serve is called.
+	// Node runs the calls. With nil, no calls are served until Serve is called.
 	Node Node
 	// Endpoints are the actor types whose methods Node serves.
 	Endpoints []Endpoint
-	// Version is that of the program, shown by NATS tools: a semantic version. "" means "0.0.0".
+	// Version is the program's semantic version, shown by NATS tools. "" means "0.0.0".
 	Version string
 	// MaxOutboxRows and MaxOutboxBytes bound the outbox; see Publisher.Refuse. 0 means the
 	// defaults.
 	MaxOutboxRows, MaxOutboxBytes int64
-	// MemoryRows and MemoryBytes bound the change sets that wait in memory; those beyond are read
-	// from the store later. 0 means the defaults.
+	// MemoryRows and MemoryBytes bound the change sets that wait in memory; others are read from
+	// the store later. 0 means the defaults.
 	MemoryRows, MemoryBytes int
 	// MaxCalls is how many calls are served at once; more are refused with code Overloaded. 0 means
 	// DefaultMaxCalls.
 	MaxCalls int
-	// CallTimeout bounds a call that has no header HeaderTimeout. 0 means DefaultCallTimeout.
+	// CallTimeout bounds a call without the header HeaderTimeout. 0 means DefaultCallTimeout.
 	CallTimeout time.Duration
-	// AckTimeout is after how long a message that no stream acknowledged is sent again. 0 means
-	// DefaultAckTimeout.
+	// AckTimeout is how long to wait for a stream's acknowledgement before a message is sent again.
+	// 0 means DefaultAckTimeout.
 	AckTimeout time.Duration
-	// Logger receives what operators should know. nil discards it.
+	// Logger receives the log for operators. nil discards it.
 	Logger *slog.Logger
 	// Registerer receives the metrics. nil keeps them unregistered.
 	Registerer prometheus.Registerer
@@ -180,7 +179,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// like dials as nc was dialed, without its callbacks.
+// like returns a Dial with the options of nc, without its callbacks.
 func like(nc *nats.Conn) Dial {
 	return func(more ...nats.Option) (*nats.Conn, error) {
 		o := nc.Opts

@@ -11,8 +11,8 @@ import (
 const (
 	// maxBatches is how many batches may be on the way at once.
 	maxBatches = 3
-	// batchRows and batchBytes are the size of a full batch. With maxBatches of them on the way
-	// there is room in the window for one more, which is read and decoded meanwhile.
+	// batchRows and batchBytes are the size of a full batch. The window has room for maxBatches on
+	// the way and one more, which is read and decoded meanwhile.
 	batchRows  = windowRows / (maxBatches + 1)
 	batchBytes = windowBytes / (maxBatches + 1)
 )
@@ -22,31 +22,30 @@ const (
 //
 //  1. A message counts as arrived when the server has answered a flush that was sent after it on
 //     the same connection.
-//  2. Batches are sent in the order of the window and confirmed in that order. The batches on the
-//     way are the beginning of the window. When the connection is lost, the unconfirmed messages
-//     are sent again, in order, on the next one. After a message that could not be sent, a
-//     connection sends no other.
-//  3. At most maxBatches are on the way, so that the server has work while rows are read and
-//     deleted. A batch that is not full waits until nothing is on the way: a small batch is not
+//  2. Batches are sent and confirmed in the order of the window. The batches on the way are the
+//     beginning of the window. After a lost connection, the unconfirmed messages are sent again, in
+//     order, on the next one. After a message that could not be sent, a connection sends no other.
+//  3. Up to maxBatches are on the way, so that the server has work while rows are read and deleted.
+//     A batch that is not full waits until nothing is on the way, because a small batch is not
 //     worth a flush.
 //
-// It belongs to the loop's goroutine. From attach to detach, a second goroutine sends. It alone
-// uses the loop's envelope and its send during that time.
+// It belongs to the loop's goroutine. From attach to detach, a second goroutine sends. During that
+// time only it uses the loop's envelope and its send.
 type plain struct {
 	l       *loop
 	batches []*batch // on the way, the oldest first
 	rows    int      // in them: items of the window, from the first
 	bytes   int      // in them
 
-	queue chan *batch   // to the goroutine that sends; has room for all that may be on the way
-	ended chan struct{} // closed when that goroutine has
+	queue chan *batch   // to the goroutine that sends; has room for maxBatches
+	ended chan struct{} // closed when that goroutine has ended
 }
 
 // A batch is a part of the window that is on the way.
 type batch struct {
 	items   []*item
 	bytes   int
-	answer  chan error // one: nil when the server has the batch
+	answer  chan error // one answer: nil when the server has the batch
 	arrived tally      // of its messages, for confirm; read after the answer or after detach
 	longest int        // its longest subject; read after the answer or after detach
 }
@@ -67,18 +66,18 @@ func (s *plain) attach(nc *nats.Conn) {
 	})
 }
 
-// detach gives up the batches whose answers have not come. REQUIRES: the connection is closed.
+// detach gives up the batches without an answer. REQUIRES: the connection is closed.
 func (s *plain) detach() {
 	close(s.queue)
 	<-s.ended
-	s.settle() // an error says no more than the loss itself
+	s.settle() // an error adds nothing to the loss itself
 	for _, b := range s.batches {
 		s.l.longest = max(s.l.longest, b.longest)
 	}
 	s.batches, s.rows, s.bytes = nil, 0, 0
 }
 
-// answer returns the channel for the answer about the oldest batch; nil if no batch is on the way.
+// answer returns the channel for the answer to the oldest batch; nil if no batch is on the way.
 func (s *plain) answer() <-chan error {
 	if len(s.batches) == 0 {
 		return nil
@@ -86,7 +85,7 @@ func (s *plain) answer() <-chan error {
 	return s.batches[0].answer
 }
 
-// publish handles the answers that have come, hands over the next batch, and reports whether it did
+// publish handles the answers that arrived, passes on the next batch, and reports whether it did
 // either. REQUIRES: attached.
 func (s *plain) publish() bool {
 	confirmed, err := s.settle()
@@ -120,7 +119,7 @@ func (s *plain) publish() bool {
 	return true
 }
 
-// send sends a batch. It runs on the goroutine that sends.
+// send sends a batch. It runs in the goroutine that sends.
 func (s *plain) send(b *batch) error {
 	s.l.longest = 0
 	defer func() { b.longest, s.l.longest = s.l.longest, 0 }()
@@ -138,8 +137,8 @@ func (s *plain) send(b *batch) error {
 	return nil
 }
 
-// flush waits, on another goroutine, until the server has everything sent so far, and then answers
-// for the batch.
+// flush waits, in another goroutine, until the server has all messages so far, and then answers the
+// batch.
 func (s *plain) flush(nc *nats.Conn, b *batch) {
 	ctx, cancel := context.WithTimeout(s.l.p.ctx, flushTimeout)
 	s.l.p.wg.Go(func() {
@@ -148,7 +147,7 @@ func (s *plain) flush(nc *nats.Conn, b *batch) {
 	})
 }
 
-// settle handles the answers that have come, without waiting, up to the first error. It reports
+// settle handles the answers that arrived, without waiting, up to the first error. It reports
 // whether it confirmed a batch.
 func (s *plain) settle() (confirmed bool, err error) {
 	for len(s.batches) > 0 {
@@ -166,7 +165,7 @@ func (s *plain) settle() (confirmed bool, err error) {
 	return confirmed, nil
 }
 
-// answered handles the answer about the oldest batch.
+// answered handles the answer to the oldest batch.
 func (s *plain) answered(err error) {
 	if err != nil {
 		s.l.lost(err)
@@ -175,7 +174,7 @@ func (s *plain) answered(err error) {
 	s.confirm()
 }
 
-// confirm takes the oldest batch out of the window: the server has it.
+// confirm removes the oldest batch from the window, because the server has it.
 func (s *plain) confirm() {
 	b := s.batches[0]
 	s.batches = s.batches[1:]

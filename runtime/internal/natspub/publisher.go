@@ -15,25 +15,23 @@ import (
 
 // A Publisher publishes change sets and serves calls. Its claims:
 //
-//  1. Every change set with a row in the outbox is published at least once, unless it is dropped as
-//     the limits say: rows left by an earlier process first, then what Committed brings, in that
-//     order. A row is deleted only when the server, or with JetStream the stream, has all its
-//     messages.
-//  2. The messages of one actor are sent by version and index, and none is sent before it is
-//     certain that the one before it arrived or will be sent again together with it.
+//  1. Every change set with a row in the outbox is published at least once, unless the limits drop
+//     it. Rows of an earlier process come first, then the change sets of Committed, in their order.
+//     A row is deleted only when the server, or with JetStream the stream, has all its messages.
+//  2. The messages of one actor are sent by version and index. A message is sent only when the one
+//     before it has certainly arrived or will be sent again together with it.
 //  3. Committed, Life and Refuse never wait for NATS or the disk.
 //  4. When Close returns, every goroutine of the publisher has ended.
 //
-// How order survives a lost connection: the client library reconnects by itself and goes on with
-// the next message, so that one lost in between would be repeated after its successors. Publishing
-// therefore uses a connection of its own that does not reconnect. It delivers a prefix of what was
-// sent and then ends; a new one begins with the first message that is not known to have arrived.
-// Without JetStream that knowledge comes from a flush after each batch. A stream may refuse a
-// message and take the next one, so with JetStream there is one message per actor on the way, and
-// many actors side by side.
+// How order survives a lost connection: the client library reconnects by itself and continues with
+// the next message, so a lost message would be repeated after its successors. Therefore publishing
+// uses its own connection, which does not reconnect. It delivers a prefix of the messages and then
+// ends; a new connection begins with the first unconfirmed message. Without JetStream, a flush
+// after each batch confirms it. A stream may refuse a message and accept the next, so with
+// JetStream there is one message per actor on the way, and many actors in parallel.
 //
-// How order survives a full memory: see queue. There is one goroutine that publishes, and it alone
-// reads and deletes rows. Without JetStream it has another one send meanwhile: see plain.
+// How order survives a full memory: see queue. One goroutine publishes, and only it reads and
+// deletes rows. Without JetStream another one sends meanwhile: see plain.
 type Publisher struct {
 	opts     Options
 	outbox   Outbox
@@ -56,17 +54,17 @@ type Publisher struct {
 	err     error         // of Close; read after closed
 
 	full      atomic.Bool  // the outbox is over its limit and holds nothing that may be dropped
-	connected atomic.Bool  // there is a connection for publishing
+	connected atomic.Bool  // a connection for publishing exists
 	oldest    atomic.Int64 // time of the oldest record that the loop holds, 0 for none
 
 	loop loop
 }
 
-// Start runs a publisher. It does not wait for NATS: with no server in reach it connects as soon as
-// there is one. ctx bounds Start alone.
+// Start runs a publisher. It does not wait for NATS: it connects as soon as there is a server. ctx
+// bounds only Start.
 //
-// REQUIRES: the rows of the outbox are those of earlier processes; the first commit with a row
-// comes after Start.
+// REQUIRES: the rows of the outbox are from earlier processes; the first commit with a row comes
+// after Start.
 func Start(ctx context.Context, o Options) (*Publisher, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -114,9 +112,8 @@ func ignore(err, target error) error {
 	return err
 }
 
-// lastRow finds the highest sequence number of the outbox, 0 if it is empty, in a number of reads
-// that grows with the logarithm of the answer. To read the whole outbox instead would delay the
-// start of a node by all that waits.
+// lastRow returns the highest sequence number of the outbox, 0 if it is empty. The number of reads
+// grows with the logarithm of the result; reading the whole outbox would delay the start of a node.
 func lastRow(ctx context.Context, o Outbox) (uint64, error) {
 	var last uint64
 	for step := uint64(1); step > 0; {
@@ -144,15 +141,15 @@ func lastRow(ctx context.Context, o Outbox) (uint64, error) {
 	return last, nil
 }
 
-// Committed takes over a change set that is durable and stands in the outbox under seq. It is
-// called in version order per actor, and keeps cs: nobody may change it afterwards.
+// Committed accepts a durable change set whose row in the outbox is seq. It must be called in
+// version order per actor. It keeps cs, which must not be changed afterwards.
 func (p *Publisher) Committed(seq uint64, cs *engine.ChangeSet) {
 	p.queue.push(newRecord(seq, cs))
 	p.wake()
 }
 
-// Life takes over a change set that has no commit and no row. It is dropped, and counted, when the
-// memory is full, and lost with the process. It keeps cs.
+// Life accepts a change set without a commit and without a row. The set is dropped, and counted, if
+// the memory is full, and lost with the process. Life keeps cs.
 func (p *Publisher) Life(cs *engine.ChangeSet) {
 	if !p.queue.push(newRecord(0, cs)) {
 		p.metrics.dropped.WithLabelValues(dropMemoryFull).Add(float64(len(cs.Changes)))
@@ -161,9 +158,9 @@ func (p *Publisher) Life(cs *engine.ChangeSet) {
 	p.wake()
 }
 
-// Refuse returns an *host.Error with code Unavailable, marked retryable, while a commit with a
-// durable event must be refused: the outbox is over its limit and nothing in it may be dropped, or
-// it is over the limit by a quarter. Else nil.
+// Refuse returns a retryable *host.Error with code Unavailable while a commit with a durable event
+// must be refused: the outbox is over its limit and nothing in it may be dropped, or it is over the
+// limit by a quarter. Otherwise it returns nil.
 func (p *Publisher) Refuse() error {
 	rows, bytes := p.outbox.OutboxSize()
 	if !p.over(rows, bytes) {
@@ -171,7 +168,7 @@ func (p *Publisher) Refuse() error {
 	}
 	if !p.full.Load() && rows < p.opts.MaxOutboxRows+p.opts.MaxOutboxRows/4 &&
 		bytes < p.opts.MaxOutboxBytes+p.opts.MaxOutboxBytes/4 {
-		return nil // the loop is about to drop what may be dropped
+		return nil // the loop is about to drop rows
 	}
 	p.metrics.refused.Inc()
 	return host.Errorf(host.Unavailable, "the outbox is full: events wait for NATS").
@@ -197,11 +194,11 @@ func (p *Publisher) Lag() time.Duration {
 	return 0
 }
 
-// Close stops serving calls, waits for those in flight, publishes what waits if there is a
-// connection, and ends. What it could not publish stays in the outbox. When ctx ends first, calls
-// in flight are cancelled, publishing stops, and the error is that of ctx; Close then still waits
-// for its goroutines, which takes at most the timeouts of a write and of a connection attempt. No
-// commit may be handed over during or after Close.
+// Close stops serving calls, waits for calls in flight, publishes waiting changes if there is a
+// connection, and ends. Unpublished changes stay in the outbox. If ctx ends first, calls in flight
+// are cancelled, publishing stops, and Close returns ctx's error. It still waits for its goroutines
+// then, at most for the timeouts of a write and of a connection attempt. Committed must not be
+// called during or after Close.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.once.Do(func() {
 		stop := context.AfterFunc(ctx, p.cancel)
@@ -221,7 +218,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 	return p.err
 }
 
-// wake tells the loop that there may be work.
+// wake signals the loop that there may be work.
 func (p *Publisher) wake() {
 	select {
 	case p.poke <- struct{}{}:

@@ -43,7 +43,7 @@ func TestCommittedChangesArriveInOrderAndTheirRowsAreDeleted(t *testing.T) {
 	wantValue(t, r.metrics.repeated, "", 0)
 }
 
-// away is a server that cannot be reached.
+// away dials a server that cannot be reached.
 func away(...nats.Option) (*nats.Conn, error) { return nil, errors.New("no route") }
 
 func TestKilledBetweenCommitAndPublishAnEventAppearsOnce(t *testing.T) {
@@ -73,8 +73,7 @@ func TestKilledBetweenCommitAndPublishAnEventAppearsOnce(t *testing.T) {
 	})
 }
 
-// Commits while NATS is away, a power cut that takes what was not synced, and a second node on what
-// is left.
+// Commits while NATS is away, a power cut that loses unsynced data, and a second node on the rest.
 func TestEventsSurviveAPowerCut(t *testing.T) {
 	bothModes(t, func(t *testing.T, acks bool) {
 		disk := engine.NewDisk()
@@ -234,7 +233,7 @@ func TestCloseDrainsAndLeavesNoGoroutine(t *testing.T) {
 
 func TestCloseDoesNotWaitForAServerThatIsAway(t *testing.T) {
 	took := flushTimeout
-	for n := 0; n < 3 && took >= flushTimeout; n++ { // a slow machine is not as slow three times
+	for n := 0; n < 3 && took >= flushTimeout; n++ { // a slow machine is not that slow three times
 		r := publishing(t, Options{Node: fakeNode{}, Endpoints: airport})
 		r.commit(1, 1, 1, true)
 		r.box.awaitEmpty(t)
@@ -275,7 +274,7 @@ func TestLastRowIsFoundInFewReads(t *testing.T) {
 	}
 }
 
-// counted is an outbox with rows of which nothing but the sequence is known.
+// counted is an outbox with rows that have only a sequence number.
 type counted struct {
 	sink
 	rows []uint64
@@ -305,9 +304,9 @@ func TestLifeChangesAreToldApart(t *testing.T) {
 	}
 }
 
-// In a synctest bubble the client library must not be asked to flush or wait with a timeout of its
-// own: it keeps timers in a pool that outlives the bubble. The publisher passes contexts instead,
-// which is what this test relies on.
+// In a synctest bubble the client library must not flush or wait with its own timeout, because it
+// keeps timers in a pool that outlives the bubble. This test relies on the publisher passing
+// contexts instead.
 func TestServerAndPublisherRunInABubbleWithVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := localnats.Start(localnats.Options{})
@@ -390,7 +389,7 @@ func TestTheGrantOfTheGuideIsEnough(t *testing.T) {
 		t.Errorf("a call: %s %s", code, reply.Data)
 	}
 	box.commit(p, emitted(0, 1, true, "opened"))
-	box.commit(p, changed(0, 2)) // which no stream covers
+	box.commit(p, changed(0, 2)) // no stream covers it
 	box.awaitEmpty(t)
 	stream, err := js.Stream(ctx, allEvents.Name)
 	must(t, err)
@@ -420,7 +419,7 @@ func TestOldestBestEffortRowsAreDroppedWhenTheOutboxIsFull(t *testing.T) {
 			r.srv.start()
 			r.box.awaitEmpty(t)
 			r.srv.awaitStored("ALL", 89)
-			// Versions 1 to 12 are gone, except for the durable event of version 10.
+			// Versions 1 to 12 are gone, except the durable event of version 10.
 			ids := storedIDs(r.srv, "ALL")
 			for i, want := range map[int]string{0: "/10/0/", 1: "/13/0/", 88: "/100/0/"} {
 				errorIf(t, len(ids) != 89 || !strings.Contains(ids[i], want), "published %d: %d is %s", len(ids), i, ids[i])
@@ -443,7 +442,7 @@ func TestDurableEventsAreRefusedWhenNothingCanBeDropped(t *testing.T) {
 		"Refuse() = %#v", err)
 	got := value(t, r.metrics.refused, "")
 	errorIf(t, got < 2, "counted %v", got)
-	// Best-effort changes go on meanwhile and take turns in what room there is.
+	// Best-effort changes continue meanwhile and share the remaining room.
 	r.change(1, 1, 1)
 	r.box.await(t, "not dropped", func(rows int) bool { return rows == 20 })
 	r.srv.start()
@@ -451,7 +450,7 @@ func TestDurableEventsAreRefusedWhenNothingCanBeDropped(t *testing.T) {
 	check(t, r.Refuse(), "still refused")
 }
 
-// stalled is an outbox whose deletions hang until released.
+// stalled is an outbox whose deletions wait for release.
 type stalled struct {
 	*outbox
 	entered, release chan struct{}
@@ -499,7 +498,7 @@ func TestALargePayloadIsLeftOutAndDoesNotStopTheOthers(t *testing.T) {
 	wantValue(t, r.metrics.omitted, "", 1)
 }
 
-// A server may take shorter control lines than others, which is learned from its refusal.
+// A server may accept only short control lines; the publisher finds that from its refusal.
 func TestASubjectTooLongIsDroppedAndDoesNotStopTheOthers(t *testing.T) {
 	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
 		MaxControlLine: 512})

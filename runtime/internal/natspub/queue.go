@@ -10,16 +10,15 @@ import (
 
 // A record is a change set that waits to be published.
 type record struct {
-	// seq is the row of the outbox, 0 for a change set without one. Such a one has a number of this
-	// process instead.
+	// seq is the row of the outbox, 0 for a change set without one. That has rowless, a number of
+	// this process, instead.
 	seq     uint64
 	rowless uint64
 	set     *engine.ChangeSet
 	size    int
 }
 
-// newRecord measures a change set. The size is an estimate of the memory that it holds, good to a
-// small factor.
+// newRecord makes a record of a change set. The size is a rough estimate of its memory.
 func newRecord(seq uint64, set *engine.ChangeSet) record {
 	size := 256 + len(set.Traceparent)
 	for i := range set.Changes {
@@ -31,27 +30,26 @@ func newRecord(seq uint64, set *engine.ChangeSet) record {
 	return record{seq: seq, set: set, size: size}
 }
 
-// durable reports whether one of the set's changes must not be dropped.
+// durable reports whether a change of the set must not be dropped.
 func durable(set *engine.ChangeSet) bool {
 	return slices.ContainsFunc(set.Changes, func(c engine.Change) bool { return c.Durable })
 }
 
-// A run is n rows of consecutive sequence numbers that are in the outbox and not in memory.
+// A run is n rows with consecutive sequence numbers that are in the outbox and not in memory.
 type run struct {
 	first, n uint64
 	timeMS   int64 // of the first
 }
 
-// A queue holds what waits, in the order in which it became durable. Its claims:
+// A queue holds the waiting records, in the order in which they became durable. Its claims:
 //
-//  1. A record with a row is never lost: when the memory is full, its row's number is kept instead,
-//     and its turn comes in the same place.
-//  2. The order is that of push, across memory and rows: while rows wait, later records join them
-//     and not the memory.
-//  3. push never waits for anything but the queue's own short lock.
+//  1. A record with a row is never lost: if the memory is full, the number of its row keeps its
+//     place.
+//  2. The order is the order of push, across memory and rows: while rows wait, later records join
+//     the rows, not the memory.
+//  3. push waits only for the queue's own short lock.
 //
-// Rows made by one process have nearly consecutive numbers, so that a million of them are a few
-// runs.
+// Rows of one process have nearly consecutive numbers, so a million of them are a few runs.
 type queue struct {
 	maxRows, maxBytes int
 
@@ -64,8 +62,8 @@ type queue struct {
 	rowless uint64
 }
 
-// push adds a record. The result is false if it was dropped, which happens only to records without
-// a row.
+// push adds a record. It returns false if it dropped the record, which it does only to records
+// without a row.
 func (q *queue) push(r record) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -89,7 +87,7 @@ func (q *queue) push(r record) bool {
 	return true
 }
 
-// take appends up to limit records that are in memory, of up to maxBytes but at least one.
+// take appends up to limit records from memory, of up to maxBytes but at least one.
 func (q *queue) take(dst []record, limit, maxBytes int) []record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -139,7 +137,7 @@ func (q *queue) advance(n uint64) {
 	}
 }
 
-// remove takes rows out wherever they wait. seqs is sorted.
+// remove removes rows from memory and runs. seqs is sorted.
 func (q *queue) remove(seqs []uint64) {
 	if len(seqs) == 0 {
 		return
@@ -173,7 +171,7 @@ func (q *queue) remove(seqs []uint64) {
 	q.runs = runs
 }
 
-// oldest returns the time of what waits longest.
+// oldest returns the time of the oldest waiting record.
 func (q *queue) oldest() (timeMS int64, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// A service is the micro service that serves the calls (ADR-32 of NATS): it says what is served,
-// and how it went. Package micro is not used for that, because it answers such questions to any
-// reply subject that a client names.
+// A service is the micro service that serves the calls (ADR-32 of NATS). It answers questions about
+// its endpoints and their statistics. It does not use package micro, which answers such questions
+// to any reply subject that a client names.
 type service struct {
 	c        *calls
 	nc       *nats.Conn
@@ -68,7 +68,7 @@ func (s *service) start() error {
 	return failed
 }
 
-// stop ends the subscriptions once what has come is handled.
+// stop ends the subscriptions once all messages that arrived are handled.
 func (s *service) stop() (failed error) {
 	for _, sub := range s.subs {
 		failed = errors.Join(failed, sub.Drain())

@@ -19,20 +19,19 @@ const (
 	maxRetry = 5 * time.Second
 )
 
-// errTooLarge is the error code with which a stream refuses a message over its own limit.
+// errTooLarge is the error code of a stream that refuses a message over its own limit.
 const errTooLarge = 10054
 
 // streams publishes with acknowledgements. Its claims:
 //
-//  1. Of each actor at most one message is on the way, so that a stream which refuses one and takes
-//     the next can not bring them out of order. The messages of different actors are on the way at
-//     the same time.
-//  2. A message counts as arrived when a stream acknowledged it. If no stream covers its subject,
-//     which is asked for before the first message of each kind, a best-effort message is published
-//     without one; a durable event waits until there is a stream, and with it the later changes of
-//     its actor.
-//  3. A message that is refused, or not acknowledged in time, is sent again after a pause that
-//     grows. Only its actor waits.
+//  1. At most one message of each actor is on the way, so a stream that refuses one and accepts the
+//     next cannot change their order. Messages of different actors are on the way at the same time.
+//  2. A message counts as arrived when a stream acknowledged it. Before the first message of each
+//     kind, a request finds out whether a stream covers its subject. If none does, a best-effort
+//     message is published without a stream; a durable event waits for a stream, and the later
+//     changes of its actor wait, too.
+//  3. A message that is refused, or not acknowledged in time, is sent again after a growing pause.
+//     Only its actor waits.
 //
 // It belongs to the loop's goroutine, except for replies.
 type streams struct {
@@ -42,7 +41,7 @@ type streams struct {
 	ready []*lane          // lanes that may send
 
 	nc       *nats.Conn
-	inbox    string // replies come to <inbox>.<token>
+	inbox    string // replies arrive at <inbox>.<token>
 	token    uint64
 	flights  map[uint64]*flight
 	plain    []*item // items with messages sent without a stream since the last flush
@@ -53,8 +52,8 @@ type streams struct {
 	replies []*nats.Msg // guarded by mu
 }
 
-// A lane is the items of one actor and its successors, in order. Only the first has messages on the
-// way.
+// A lane holds the items of one actor and its successors, in order. Only the first has messages on
+// the way.
 type lane struct {
 	name     string
 	items    []*item
@@ -65,15 +64,15 @@ type lane struct {
 	queued   bool // in ready
 }
 
-// A flight is a message that waits for its acknowledgement, or a question that waits for its
-// answer.
+// A flight is a message that waits for its acknowledgement, or a question (see ask) that waits for
+// its answer.
 type flight struct {
 	lane *lane
 	sent time.Time
 	ask  *cover // nil for a message
 }
 
-// A cover is what is known about streams that cover a subject.
+// A cover is the knowledge about streams that cover a subject.
 type cover struct {
 	subject string
 	known   bool
@@ -83,7 +82,7 @@ type cover struct {
 	waiting []*lane
 }
 
-// How long to rely on what is known about streams.
+// How long a cover is valid, and how many there may be.
 const (
 	coveredFor   = time.Minute
 	uncoveredFor = 2 * time.Second
@@ -118,8 +117,7 @@ func (s *streams) attach(nc *nats.Conn) error {
 	return nil
 }
 
-// detach forgets what is on the way. The items begin again with their first message that did not
-// arrive.
+// detach drops all flights. The items begin again with their first unconfirmed message.
 func (s *streams) detach() {
 	s.mu.Lock()
 	s.replies = nil
@@ -151,7 +149,7 @@ func (s *streams) add(it *item) {
 	s.rouse(ln)
 }
 
-// remove takes an item out of its lane. REQUIRES: it is not busy.
+// remove removes an item from its lane. REQUIRES: it is not busy.
 func (s *streams) remove(it *item) {
 	ln := s.laneOf(it)
 	if ln == nil {
@@ -173,8 +171,7 @@ func (s *streams) rouse(ln *lane) {
 	}
 }
 
-// publish handles replies, sends what may be sent and returns whether items were done. REQUIRES:
-// attached.
+// publish handles replies, sends messages, and reports whether items were done. REQUIRES: attached.
 func (s *streams) publish() bool {
 	before := len(s.l.window)
 	s.receive()
@@ -266,14 +263,14 @@ func (s *streams) advance(ln *lane) error {
 	return nil
 }
 
-// passed goes on to the item's next message.
+// passed advances to the item's next message.
 func (s *streams) passed(ln *lane, it *item) {
 	it.next++
 	it.sent = false
 	ln.attempts, ln.omit, ln.retryAt = 0, false, time.Time{}
 }
 
-// fly notes what was sent with the current token.
+// fly records the flight that was sent with the current token.
 func (s *streams) fly(f *flight) {
 	s.flights[s.token] = f
 	if f.lane != nil {
@@ -282,14 +279,14 @@ func (s *streams) fly(f *flight) {
 	s.due(f.sent.Add(s.l.p.opts.AckTimeout))
 }
 
-// due makes timers run at t at the latest.
+// due makes timers run by t.
 func (s *streams) due(t time.Time) {
 	if s.check.IsZero() || t.Before(s.check) {
 		s.check = t
 	}
 }
 
-// timers gives up what was not answered in time and rouses the lanes whose pause is over.
+// timers gives up flights without an answer in time and rouses the lanes whose pause is over.
 func (s *streams) timers() {
 	now := time.Now()
 	if s.check.IsZero() {
@@ -341,7 +338,7 @@ func (s *streams) failed(ln *lane, why string) {
 	s.rouse(ln)
 }
 
-// receive handles the replies that came.
+// receive handles the replies that arrived.
 func (s *streams) receive() {
 	s.mu.Lock()
 	replies := s.replies
@@ -351,7 +348,7 @@ func (s *streams) receive() {
 		token, err := strconv.ParseUint(m.Subject[len(s.inbox):], 36, 64)
 		f := s.flights[token]
 		if err != nil || f == nil {
-			continue // it came too late, or not from a stream
+			continue // it is too late, or not from a stream
 		}
 		delete(s.flights, token)
 		if f.ask != nil {

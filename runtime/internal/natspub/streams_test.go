@@ -26,7 +26,7 @@ func storedIDs(srv *outage, name string) []string {
 
 func TestWithoutAStreamChangesPassAndDurableEventsWait(t *testing.T) {
 	r := publishing(t, Options{JetStream: true})
-	r.sub = subscribe(t, r.srv.client(), "cairn.>") // a subscriber must not be taken for a stream
+	r.sub = subscribe(t, r.srv.client(), "cairn.>") // a subscriber must not count as a stream
 	r.change(0, 1, 10)
 	r.box.awaitEmpty(t)
 	for range 10 {
@@ -101,8 +101,8 @@ func TestOneTurnsChangesStayTogetherAndInOrder(t *testing.T) {
 	wantValue(t, r.metrics.published, familyEvent, 40)
 }
 
-// A stream removes messages with an id that it has. Two changes without a commit may be of the same
-// version and millisecond.
+// A stream removes messages with a known id. Two changes without a commit may have the same version
+// and millisecond.
 func TestAStreamKeepsTwoVerbsOfOneMillisecond(t *testing.T) {
 	r := publishing(t, Options{JetStream: true}, jetstream.StreamConfig{Name: "AUDIT", Subjects: []string{"cairn.*.audit.>"}})
 	eventually(t, "connected", r.Connected)
@@ -114,8 +114,8 @@ func TestAStreamKeepsTwoVerbsOfOneMillisecond(t *testing.T) {
 	r.srv.awaitStored("AUDIT", 2)
 }
 
-// A backup that is put back has its actors use versions again, and what they do then is not taken
-// for what was published before.
+// The actors of a restored backup use versions again. Their new changes do not count as already
+// published.
 func TestVersionsAfterARestoreAreOtherMessages(t *testing.T) {
 	r := publishing(t, Options{JetStream: true}, allEvents)
 	for _, later := range []int64{0, 1} {
@@ -128,8 +128,8 @@ func TestVersionsAfterARestoreAreOtherMessages(t *testing.T) {
 	errorIf(t, len(ids) != 2 || ids[0] == ids[1], "stored %v", ids)
 }
 
-// mute dials a first connection on which the server's answers to flushes are heard up to a number,
-// and further ones when the test lets go.
+// mute dials a first connection that passes on only a number of the server's answers to flushes,
+// and further connections after letGo.
 type mute struct {
 	url   string
 	heard int
@@ -138,10 +138,10 @@ type mute struct {
 	once  sync.Once
 }
 
-// letGo lets further connections be opened.
+// letGo allows further connections.
 func (m *mute) letGo() { m.once.Do(func() { close(m.again) }) }
 
-// newMute starts a publisher for what is in box, whose first connection is mute.
+// newMute starts a publisher for the rows in box, whose first connection is mute.
 func newMute(t testing.TB, heard int, box *outbox, o Options) (*rig, *mute) {
 	srv := newOutage(t)
 	m := &mute{url: srv.listen(), heard: heard, again: make(chan struct{})}
@@ -177,7 +177,7 @@ type muteConn struct {
 	net.Conn
 	mu      sync.Mutex
 	limited bool
-	left    int // how many answers are still heard
+	left    int // how many answers still pass
 	once    sync.Once
 	closed  chan struct{}
 }
@@ -210,7 +210,7 @@ func (c *muteConn) Read(b []byte) (int, error) {
 			<-c.closed
 			return 0, net.ErrClosed
 		}
-		return heard, nil // what was left out answers flushes, which come in order: nothing after it is heard either
+		return heard, nil // the rest answers flushes, which come in order: nothing after it passes either
 	}
 	return n, err
 }
@@ -247,9 +247,9 @@ func TestBatchesOnTheWayAreSentAgainInOrderWhenTheConnectionBreaksBetweenThem(t 
 			}
 			r, dialer := newMute(t, answers, box, Options{})
 
-			// Flushes of several batches may be under way in any order. The answer that gets
-			// through may be to a later flush, and then does not confirm the first batch. Without
-			// an answer nothing is deleted.
+			// Flushes of several batches may be on the way in any order. The answer that passes may
+			// be to a later flush, and then does not confirm the first batch. Without an answer
+			// nothing is deleted.
 			sent := (answers + 2) * batchRows
 			r.wantVersions(1, sent)
 			dialer.conn.Close()
@@ -258,8 +258,8 @@ func TestBatchesOnTheWayAreSentAgainInOrderWhenTheConnectionBreaksBetweenThem(t 
 				t.Fatalf("%d rows of %d, although %d answers were heard", rows, versions, answers)
 			}
 
-			// All that is not confirmed comes again, in order, from the first. The server may still
-			// read what was sent over the lost connection meanwhile, which is in order as well.
+			// All unconfirmed messages come again, in order, from the first. Meanwhile the server
+			// may still read messages of the lost connection, which are in order as well.
 			dialer.letGo()
 			for before, again := sent+1, 0; again <= versions; {
 				switch v := versionOf(t, r.next()); {
@@ -293,7 +293,7 @@ func TestRowsOnTheWayAreNotDroppedWhenTheOutboxIsFull(t *testing.T) {
 	dialer.conn.Close()
 	dialer.letGo()
 	r.wantVersions(1, 50)
-	r.wantVersions(62, 100) // the oldest that were not on the way are dropped
+	r.wantVersions(62, 100) // the oldest that are not on the way are dropped
 	box.awaitEmpty(t)
 }
 

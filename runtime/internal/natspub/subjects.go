@@ -15,15 +15,15 @@ const (
 	familyCall   = "call"
 )
 
-// maxSubject is how long a subject may be, in bytes. A server reads the control line of a message
-// (verb, subject, reply subject, sizes) into 4,096 bytes by default and ends the connection of a
-// client that exceeds them, so that one such message would stop all others.
+// maxSubject is the longest subject, in bytes. By default, a server reads the control line of a
+// message (verb, subject, reply subject, sizes) into 4,096 bytes. It ends the connection of a
+// client that exceeds them, so one such message would stop all others.
 const maxSubject = 4096 - 128
 
 const upperHex = "0123456789ABCDEF"
 
-// reserved reports whether a byte of a key part must be escaped: NATS gives it a meaning, or the
-// escaping does.
+// reserved reports whether a byte of a key part must be escaped, because it has a meaning in NATS
+// or in escapes.
 func reserved(c byte) bool {
 	switch c {
 	case '.', '*', '>', '%', ' ', 0x7F:
@@ -32,9 +32,9 @@ func reserved(c byte) bool {
 	return c < 0x20
 }
 
-// AppendToken appends the subject token that stands for s: reserved bytes become %XX with
-// upper-case digits, "" becomes "%", and "_", which as a token stands for the empty key, becomes
-// "%5F". Different strings have different tokens.
+// AppendToken appends the subject token for s: reserved bytes become %XX with upper-case digits,
+// and "" becomes "%". "_" becomes "%5F", because the token "_" means the empty key. Different
+// strings have different tokens.
 func AppendToken(dst []byte, s string) []byte {
 	switch s {
 	case "":
@@ -52,10 +52,10 @@ func AppendToken(dst []byte, s string) []byte {
 	return dst
 }
 
-// Token returns the subject token that stands for s. See AppendToken.
+// Token returns the subject token for s. See AppendToken.
 func Token(s string) string { return string(AppendToken(nil, s)) }
 
-// A TokenError says that a subject token is none that AppendToken writes.
+// A TokenError is the error for a subject token that AppendToken does not write.
 type TokenError struct {
 	Token  string
 	Reason string
@@ -66,8 +66,8 @@ func (e *TokenError) Error() string {
 	return fmt.Sprintf("subject token %q: %s", e.Token, e.Reason)
 }
 
-// ParseToken returns the string that the token stands for. It accepts exactly what AppendToken
-// writes, so that each key has one subject; anything else is a *TokenError.
+// ParseToken returns the string of a token. It accepts only tokens that AppendToken writes, so each
+// key has one subject; the error is a *TokenError.
 func ParseToken(token string) (string, error) {
 	switch token {
 	case "":
@@ -127,8 +127,8 @@ func AppendKey(dst []byte, key []string) []byte {
 	return dst
 }
 
-// ParseKey returns the key that the tokens, joined by dots, stand for: the inverse of AppendKey.
-// The error is a *TokenError.
+// ParseKey returns the key of tokens joined by dots: the inverse of AppendKey. The error is a
+// *TokenError.
 func ParseKey(tokens string) ([]string, error) {
 	if tokens == "_" {
 		return []string{}, nil
@@ -163,8 +163,8 @@ func NewSubjects(root string) (Subjects, error) {
 }
 
 // forged reports whether an answer to a reply subject would be a message of another kind: a call or
-// an event of a node, or a command to the server. NATS lets a client name reply subjects that it
-// may not publish to, and the node may.
+// an event of a node, or a command to the server. In NATS, a client can name reply subjects to
+// which only the node may publish.
 func (s Subjects) forged(reply string) bool {
 	return strings.HasPrefix(reply, s.root+".") || strings.HasPrefix(reply, "$")
 }
@@ -188,7 +188,7 @@ func (s Subjects) Event(namespace, typ, name string, key []string) string {
 	return string(s.append(nil, namespace, familyEvent, typ, name, key))
 }
 
-// Change is the subject of a change of one kind ("kv", "state") to what an actor stores.
+// Change is the subject of a change of one kind ("kv", "state") to an actor's data.
 func (s Subjects) Change(namespace, typ, kind string, key []string) string {
 	return string(s.append(nil, namespace, familyChange, typ, kind, key))
 }
@@ -198,12 +198,12 @@ func (s Subjects) Life(namespace, typ, transition string, key []string) string {
 	return string(s.append(nil, namespace, familyLife, typ, transition, key))
 }
 
-// Audit is the subject of the records of what operators do to an actor by one method.
+// Audit is the subject of the audit records of an actor for one method.
 func (s Subjects) Audit(namespace, typ, verb string, key []string) string {
 	return string(s.append(nil, namespace, familyAudit, typ, verb, key))
 }
 
-// Call is the subject that takes calls of one method of one actor.
+// Call is the subject for calls of one method of one actor.
 func (s Subjects) Call(namespace, typ, method string, key []string) string {
 	return string(s.append(nil, namespace, familyCall, typ, method, key))
 }

@@ -24,9 +24,9 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// TestSubjectScripts makes subjects of the parts of testdata/subjects, and reads them. What is
-// written is read back as it was. `go test -run SubjectScripts -rewrite ./runtime/internal/natspub`
-// writes the results anew.
+// TestSubjectScripts writes subjects for the parts in testdata/subjects, and parses them back to
+// the same parts. `go test -run SubjectScripts -rewrite ./runtime/internal/natspub` writes the
+// results anew.
 func TestSubjectScripts(t *testing.T) {
 	commands := map[string]func(t *testing.T, line string) string{
 		"token": func(t *testing.T, line string) string {
@@ -179,7 +179,7 @@ func (tracedNode) BeginRequest(_ string, cause host.Span) host.Span {
 // EndRequest implements host.Tracer.
 func (tracedNode) EndRequest(host.Address, string, string, host.Span, host.Span, time.Time, error) {}
 
-// shown answers a call with what reached the node, or as the key says.
+// shown answers a call with the request that reached the node, or as the key says.
 func shown(ctx context.Context, r *host.Request) (host.Reply, error) {
 	switch slices.Concat(r.Key, []string{""})[0] {
 	case "full":
@@ -188,7 +188,7 @@ func shown(ctx context.Context, r *host.Request) (host.Reply, error) {
 		return host.Reply{}, &host.Error{Code: host.NotFound}
 	case "long":
 		return host.Reply{}, host.Errorf(host.Internal, "%s", strings.Repeat("x", 700<<10))
-	case "large": // what fits without the header of the version may not fit with it
+	case "large": // the output fits only without the header of the version
 		return host.Reply{Output: make([]byte, 2<<20), Version: 1}, nil
 	case "late":
 		<-ctx.Done()
@@ -216,8 +216,8 @@ func shown(ctx context.Context, r *host.Request) (host.Reply, error) {
 	return host.Reply{Output: []byte(text)}, nil
 }
 
-// withoutError takes away the headers that say what an error in the body says, and returns the ones
-// that say something else.
+// withoutError removes the headers that repeat the error in the body, and returns the headers that
+// differ.
 func withoutError(m *nats.Msg) (others []string) {
 	var e host.Error
 	if json.Unmarshal(m.Data, &e) != nil || e.Code == "" {
@@ -243,9 +243,9 @@ func withoutError(m *nats.Msg) (others []string) {
 }
 
 // TestCallScripts sends the requests of testdata/calls, one a line: the end of a subject, a body,
-// and headers. It prints the headers and the body of each answer, without headers that say what an
-// error in the body says.
-// `go test -run CallScripts -rewrite ./runtime/internal/natspub` writes the answers anew.
+// and headers. It prints the headers and the body of each answer, without headers that repeat an
+// error in the body. `go test -run CallScripts -rewrite ./runtime/internal/natspub` writes the
+// answers anew.
 func TestCallScripts(t *testing.T) {
 	r := publishing(t, Options{
 		CallTimeout: time.Second, Node: tracedNode{fakeNode{call: shown}},

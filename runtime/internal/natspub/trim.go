@@ -66,7 +66,7 @@ func (l *loop) trim() {
 	p.full.Store(p.over(p.outbox.OutboxSize()))
 }
 
-// remove takes rows that were dropped out of the window and the queue. seqs is sorted.
+// remove removes dropped rows from the window and the queue. seqs is sorted.
 func (l *loop) remove(seqs []uint64) {
 	l.p.queue.remove(seqs)
 	l.window = slices.DeleteFunc(l.window, func(it *item) bool {

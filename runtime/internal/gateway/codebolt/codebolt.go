@@ -20,7 +20,7 @@ const (
 // part is the first part of all keys.
 const part = "cb"
 
-// tries is how often something is done anew after another client came between.
+// tries is how often an operation is tried when other clients interfere.
 const tries = 8
 
 // New returns the interface.
@@ -42,7 +42,7 @@ func New(call func(context.Context, *host.Request) (host.Reply, error),
 		}}
 }
 
-// A text is a string of Unicode. Another one would become the key of another record.
+// A text is a string of valid Unicode. An invalid string would become the key of another record.
 type text string
 
 // UnmarshalJSON reads a string.
@@ -80,7 +80,7 @@ func check(errs ...error) error {
 	return nil
 }
 
-// exists demands that an entry is there.
+// exists returns the check that an entry exists.
 func exists(key kv.Key) kv.Check {
 	yes := true
 	return kv.Check{Key: key, Exists: &yes}

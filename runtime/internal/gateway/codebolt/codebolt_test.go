@@ -130,8 +130,8 @@ func TestFaultyRequests(t *testing.T) {
 	same(t, s.Call("kv.list", `{}`), before)
 }
 
-// The hook is asked about each method, and about all before the first is called: an instance is not
-// deleted if its caller must not remove its scope, which comes after.
+// The hook is asked about all methods before the first is called. An instance is not deleted if its
+// caller must not remove its scope, which is a later call.
 func TestTheHookIsAskedAboutAllMethodsBefore(t *testing.T) {
 	refused := ""
 	s := openWith(t, serve.Options{Authorize: func(_ context.Context, r serve.AuthRequest) error {
@@ -153,10 +153,10 @@ func TestTheHookIsAskedAboutAllMethodsBefore(t *testing.T) {
 	s.want(403, `{"error":"not you"}`, "GET", "instances", "")
 }
 
-// Names are what no two instances have, however many clients make them at once.
+// No two instances have the same name, even if many clients make them at once.
 func TestNamesAreUnique(t *testing.T) {
 	s := open(t)
-	const rounds = 20 // so that clients meet in some
+	const rounds = 20 // so that clients interfere in some
 	for round := range rounds {
 		var wait sync.WaitGroup
 		begin := make(chan struct{})
@@ -179,8 +179,8 @@ func TestNamesAreUnique(t *testing.T) {
 	s.exactly(`{"instanceId":"`+id+`","namespace":"n","key":"x"}`, "POST", "kv",
 		`{"instanceId":"`+id+`","namespace":"n","key":"x","value":1,"autoCreateInstance":true}`)
 	s.want(200, `"name":"renamed"`, "PUT", "instances/"+id, `{"name":"renamed"}`)
-	s.instance("shared") // is free again
-	s.instance(id)       // an id goes before a name
+	s.instance("shared") // the name is free again
+	s.instance(id)       // an id takes precedence over a name
 	for _, name := range []string{"renamed", id} {
 		s.exactly(`{"instanceId":"`+id+`","namespace":"n","key":"y"}`, "POST", "kv",
 			`{"instanceId":"`+name+`","namespace":"n","key":"y","value":1,"autoCreateInstance":true}`)
@@ -192,7 +192,7 @@ func TestNamesAreUnique(t *testing.T) {
 	errorIf(t, methods != "kv.commit kv.list kv.set_scope kv.commit", "%v", methods)
 }
 
-// Files of Codebolt are imported as these entries; a scope is not.
+// Files of Codebolt are imported as these entries, without a scope.
 func TestImportedInstances(t *testing.T) {
 	s := open(t)
 	s.Call("kv.commit", `{"mutations":[
@@ -226,7 +226,7 @@ func TestAScopeKeepsItsPolicy(t *testing.T) {
 	s.want(200, `"recordCount":2`, "GET", "instances/"+id, "")
 }
 
-// A client that leaves while its instance is deleted leaves no scope, which nobody would remove.
+// A client that leaves during the deletion of its instance leaves no scope: nobody would remove it.
 func TestAnInstanceIsDeletedForAClientThatHasLeft(t *testing.T) {
 	s := open(t)
 	id := s.instance("one")
@@ -259,7 +259,7 @@ func TestCountsAreNotScanned(t *testing.T) {
 	errorIf(t, methods != "kv.list kv.groups", "%v", methods)
 }
 
-// Whatever a record and its key hold, it is read as it was written, and told from its siblings.
+// A record with any key and value is read as written, and distinct from its siblings.
 func TestRecordsAreAsTheyWereWritten(t *testing.T) {
 	s := open(t)
 	id := s.instance("one")
@@ -281,8 +281,8 @@ func TestRecordsAreAsTheyWereWritten(t *testing.T) {
 	s.exactly(`{"deletedCount":1}`, "DELETE", "namespace/"+id+"/n%2F", "")
 }
 
-// follow reads the events behind a position in answers of up to limit events of the log, up to the
-// end of the log. Only events of Codebolt count.
+// follow reads the events after a position up to the end of the log, in answers of up to limit log
+// events. Only events of Codebolt count.
 func (s *store) follow(after uint64, limit int) (sequences []uint64, texts []string) {
 	s.T.Helper()
 	var events codebolt.Events
@@ -303,8 +303,8 @@ func (s *store) follow(after uint64, limit int) (sequences []uint64, texts []str
 	}
 }
 
-// A namespace of many records, and an instance of many namespaces, are one event each, however the
-// log is read and from wherever.
+// The deletion of a namespace of many records, or of an instance of many namespaces, is one event,
+// for any start and any size of the reads of the log.
 func TestEventsAreResumedWithoutLossOrDoubles(t *testing.T) {
 	s := open(t)
 	s.Call("kv.set_scope", `{"prefix":["cb"],"log":true}`)
@@ -357,7 +357,7 @@ func TestEventsAreResumedWithoutLossOrDoubles(t *testing.T) {
 	}
 }
 
-// What removes the keys below one record, or a range of them, is told record by record.
+// A deletion of the keys below one record, or of a range of keys, has an event for each record.
 func TestARangeOfRecordsIsNoNamespace(t *testing.T) {
 	s := open(t)
 	s.Call("kv.set_scope", `{"prefix":["cb"],"log":true}`)

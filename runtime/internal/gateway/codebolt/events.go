@@ -9,8 +9,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvrest"
 )
 
-// The types of messages. The last two are not Codebolt's: where the events begin or go on, and that
-// some are missing.
+// The types of messages. The last two are not Codebolt's: the position where the events begin or
+// continue, and a gap.
 const (
 	instanceCreated  = "kvStore:instance-created"
 	instanceUpdated  = "kvStore:instance-updated"
@@ -22,11 +22,10 @@ const (
 	gap              = "kvStore:gap"
 )
 
-// Prefix is that of the keys of which the changes are events.
+// Prefix returns the prefix of the keys whose changes are events.
 func Prefix() kv.Key { return kv.Key{part} }
 
-// Log makes the store log the changes of which there are events, whatever else the policy of their
-// scope says.
+// Log turns on the log for the keys of events, and keeps the rest of their scope's policy.
 func Log(r *kvrest.Request) error {
 	in := kv.SetScopeInput{Prefix: Prefix(), Extend: true, ScopePolicy: kv.ScopePolicy{Log: true}}
 	var found kv.ScopesOutput
@@ -39,14 +38,14 @@ func Log(r *kvrest.Request) error {
 	return r.DoExisting(host.KVSetScope, &in, new(kv.Scope))
 }
 
-// A Message is what a follower gets. The sequence is the position behind it.
+// A Message is a message for a follower. The sequence is the position after it.
 type Message struct {
 	Sequence uint64 `json:"sequence"`
 	Type     string `json:"type"`
 	Payload  any    `json:"payload"`
 }
 
-// A recordPayload is the payload of an event about one.
+// A recordPayload is the payload of an event about a record.
 type recordPayload struct {
 	InstanceID string   `json:"instanceId"`
 	Namespace  string   `json:"namespace"`
@@ -54,23 +53,23 @@ type recordPayload struct {
 	Value      host.Raw `json:"value,omitempty"`
 }
 
-// Events makes messages of the log, answer by answer.
+// Events turns answers of the log into messages.
 //
-// The deletion of an instance or a namespace is an event of the log for each entry. They follow
-// each other, and become one message with the sequence of the last one. So the position of a
+// The deletion of an instance or a namespace is an event of the log for each entry. These events
+// are adjacent, and become one message with the sequence of the last one. So the position of a
 // follower is never between two of them.
 type Events struct {
 	begun   bool
-	at      uint64   // the position that the follower knows
-	waiting *Message // of a deletion, of which more may come
+	at      uint64   // the follower's position
+	waiting *Message // of a deletion that may have more events
 	version uint64   // of the commit of the deletion
-	names   []string // of the instance, or the instance and the namespace, that is deleted
+	names   []string // of the deleted instance, or instance and namespace
 }
 
-// Pending reports whether a message waits for what follows in the log.
+// Pending reports whether a message waits for later events of the log.
 func (s *Events) Pending() bool { return s.waiting != nil }
 
-// Read returns the messages of an answer. The first one of all says where the events begin.
+// Read returns the messages of an answer. The very first message says where the events begin.
 func (s *Events) Read(out *kv.FeedOutput) []Message {
 	var list []Message
 	if out.Gap != nil || len(out.Events) == 0 {
@@ -105,7 +104,7 @@ func where(sequence uint64, life string) Message {
 	return Message{sequence, position, map[string]string{"life": life}}
 }
 
-// end adds the message that waits.
+// end adds the waiting message.
 func (s *Events) end(list []Message) []Message {
 	if s.waiting != nil {
 		list, s.waiting = append(list, *s.waiting), nil
@@ -116,7 +115,7 @@ func (s *Events) end(list []Message) []Message {
 // add adds the message of an event, if it has one.
 func (s *Events) add(list []Message, e *kv.Event) []Message {
 	names, whole := namesOf(e.Key)
-	// A range of keys may end within a namespace, so it is told record by record.
+	// A range of keys may end within a namespace, so it has a message for each record.
 	prefix := e.Range != nil && e.Range.Start == nil && e.Range.End == nil && len(e.Range.Prefix) <= 3
 	if s.waiting != nil {
 		if n := len(s.names); prefix && e.Version == s.version && len(names) >= n && slices.Equal(names[:n], s.names) {
@@ -155,8 +154,7 @@ func (s *Events) add(list []Message, e *kv.Event) []Message {
 	return append(list, m)
 }
 
-// namesOf returns the names in a key behind the first part, and whether there is nothing else in
-// it.
+// namesOf returns the names in a key after the first part, and whether the key has nothing else.
 func namesOf(key kv.Key) (names []string, whole bool) {
 	for _, p := range key[1:] {
 		name, is := p.(string)
@@ -168,7 +166,7 @@ func namesOf(key kv.Key) (names []string, whole bool) {
 	return names, true
 }
 
-// metadata is the instance as its events have it.
+// metadata returns the instance in the form of events.
 func (in *instance) metadata() any {
 	return struct {
 		ID          string          `json:"id"`

@@ -15,7 +15,7 @@ import (
 
 func instanceKey(id string) kv.Key { return kv.Key{part, id} }
 
-// nameKey is where the instances with a name are, and nameKey with the id of one.
+// nameKey returns the prefix of the keys for the instances with a name; an id follows.
 func nameKey(name string) kv.Key { return kv.Key{part, true, name} }
 
 func noInstance(id string) *host.Error {
@@ -24,16 +24,16 @@ func noInstance(id string) *host.Error {
 
 var errContended = host.Errorf(host.Unavailable, "other clients change the same instance at the same time").Retry()
 
-// An instance is one as it is stored. An imported one may have members that this package does not
-// know, which it keeps.
+// An instance is a stored instance. It keeps members that this package does not know, which
+// imported instances may have.
 type instance struct {
 	id       string
 	document map[string]json.RawMessage
-	version  uint64    // 0 for one that is not stored yet
-	stored   time.Time // when it was
+	version  uint64    // 0 if it is not stored yet
+	stored   time.Time // when it was stored
 }
 
-// A shown instance is one as clients see it.
+// A shown is an instance in the form for clients.
 type shown struct {
 	ID          string          `json:"id"`
 	Name        string          `json:"name"`
@@ -53,12 +53,12 @@ func (in *instance) set(member string, v any) {
 }
 
 func (in *instance) name() (s string) {
-	json.Unmarshal(in.document["name"], &s) // another type is no name
+	json.Unmarshal(in.document["name"], &s) // a member of another type is no name
 	return s
 }
 
-// created is when the instance was created, as it says in any form of time, or else when it was
-// stored.
+// created returns when the instance was created, by its own member in any form of time, or else
+// when it was stored.
 func (in *instance) created() time.Time {
 	var at time.Time
 	var ms float64
@@ -77,7 +77,7 @@ func (in *instance) fresh() bool {
 	return string(in.document["createdAt"]) == string(in.document["updatedAt"])
 }
 
-// timeText is a time as instances have it.
+// timeText formats a time as in instances.
 func timeText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // newInstance returns an instance that is not stored yet.
@@ -93,14 +93,13 @@ func newInstance(name string, description *string) *instance {
 	return in
 }
 
-// put is the mutation that stores the instance.
+// put returns the mutation that stores the instance.
 func (in *instance) put() (kv.Mutation, error) {
 	text, err := json.Marshal(in.document)
 	return kv.Mutation{Op: "put", Key: instanceKey(in.id), Value: text, Literal: true, TTLMS: new(int64)}, err
 }
 
-// named is the mutation that makes the instance found by its name, or no longer found with the op
-// delete.
+// named returns the mutation that adds the instance to the names, or removes it with the op delete.
 func (in *instance) named(op string) kv.Mutation {
 	m := kv.Mutation{Op: op, Key: append(nameKey(in.name()), in.id)}
 	if op == "put" {
@@ -109,8 +108,8 @@ func (in *instance) named(op string) kv.Mutation {
 	return m
 }
 
-// create stores a new instance and does more mutations with it. It reports whether its name was
-// still free, as the digest says.
+// create stores a new instance, with more mutations in the same commit. It reports whether the name
+// was still free, by the digest.
 func (in *instance) create(r *kvrest.Request, digest string, more ...kv.Mutation) (bool, error) {
 	if err := scope(r, in.id); err != nil {
 		return false, err
@@ -131,21 +130,21 @@ func (in *instance) create(r *kvrest.Request, digest string, more ...kv.Mutation
 	return false, err
 }
 
-// scope makes the instance's entries a scope that counts namespaces, whatever else its policy says.
+// scope makes the instance's entries a scope that counts namespaces. Any other policy stays.
 func scope(r *kvrest.Request, id string) error {
 	in := kv.SetScopeInput{Prefix: instanceKey(id), Extend: true, ScopePolicy: kv.ScopePolicy{CountGroups: true}}
 	return r.Do(host.KVSetScope, &in, new(kv.Scope))
 }
 
-// unscopeTime is how long unscope may go on when the client has left.
+// unscopeTime is how long unscope may continue after the client has left.
 const unscopeTime = 10 * time.Second
 
-// unscope removes the scope of an instance that is not there, also when the client has left: nobody
-// else would.
+// unscope removes the scope of an instance that does not exist. It does so even if the client has
+// left, because nobody else would.
 func unscope(r *kvrest.Request, id string) error {
 	err := r.DoLater(unscopeTime, host.KVRemoveScope, &kv.RemoveScopeInput{Prefix: instanceKey(id)},
 		new(kv.RemoveScopeOutput))
-	if missing(err) || host.CodeOf(err) == host.PermissionDenied { // what an owner has set stays
+	if missing(err) || host.CodeOf(err) == host.PermissionDenied { // the policy of an owner stays
 		return nil
 	}
 	return err
@@ -163,7 +162,7 @@ func find(r *kvrest.Request, id string) (*instance, error) {
 	return nil, noInstance(id)
 }
 
-// read reads the entry of an instance, or returns nil if it is none.
+// read reads an instance from its entry. It returns nil if the entry is no instance.
 func read(id string, e *kv.Entry) *instance {
 	in := &instance{id: id}
 	if e == nil || json.Unmarshal(e.Value, &in.document) != nil || in.document == nil {
@@ -173,8 +172,8 @@ func read(id string, e *kv.Entry) *instance {
 	return in
 }
 
-// A namesake is the instances with a name: one at most, unless some were imported. The digest is of
-// there being no other.
+// A namesake holds the instances with a name: at most one, unless some were imported. A commit can
+// check by the digest that there is no other.
 type namesake struct {
 	ids    []string
 	digest string
@@ -204,8 +203,8 @@ func idOf(k kv.Key) (id string, is bool) {
 	return id, is
 }
 
-// count returns how many records each namespace has. An instance that was imported gets its scope
-// here.
+// count visits each namespace with its number of records. It makes the scope of an imported
+// instance.
 func count(r *kvrest.Request, id string, visit func(namespace string, records int64)) error {
 	in := kv.GroupsInput{Prefix: instanceKey(id), Limit: kv.MaxPage}
 	for scoped := false; ; {
@@ -312,7 +311,7 @@ func listInstances(r *kvrest.Request) (any, error) {
 	return list, nil
 }
 
-// instances returns the instances that some keys find by their names.
+// instances returns the instances for entries of names.
 func instances(r *kvrest.Request, names []kv.Entry) (found []*instance, err error) {
 	var ids []string
 	var in kv.GetManyInput

@@ -20,12 +20,12 @@ const (
 	maxFilters   = 5
 	maxLimit     = 500
 	defaultLimit = 100
-	// maxPages bounds the calls of kv.list for a query: the records that it reads.
+	// maxPages bounds the calls of kv.list for a query, and so the records that it reads.
 	maxPages = 20
-	// pageBytes ends a page early: after the record with which the values reach it.
+	// pageBytes ends a page early, after the record with which the values reach this size.
 	pageBytes = 4 << 20
-	// together is how many values are read at once in the order of time: about a page, if they are
-	// as large as can be.
+	// together is how many values are read at once in the order of time: about a page of the
+	// largest values.
 	together = 8
 )
 
@@ -51,14 +51,14 @@ type order struct {
 	Direction string `json:"direction"`
 }
 
-// A found record is one as queries show it.
+// A found is a record in the form of queries.
 type found struct {
 	Key       string   `json:"key"`
 	Value     host.Raw `json:"value"`
 	UpdatedAt int64    `json:"updated_at"`
 }
 
-// A page is the answer to a query. Total is absent unless the client asks for it, and if counting
+// A page is the answer to a query. Total is absent if the client does not request it or counting
 // takes too long.
 type page struct {
 	Records []found `json:"records"`
@@ -67,7 +67,7 @@ type page struct {
 	Total   *int64  `json:"total,omitempty"`
 }
 
-// A plan is a query as calls of kv.list.
+// A plan is a query in terms of kv.list.
 type plan struct {
 	kv.ListInput
 	byTime  bool
@@ -79,7 +79,7 @@ type plan struct {
 	at      cursor       // where the page begins
 }
 
-// A cursor is where a page ends: behind a record, or where a listing stopped that had read enough.
+// A cursor is the end of a page: after a record, or where a listing stopped after its budget.
 type cursor struct {
 	Mark   uint64 `json:"m"`
 	Behind bool   `json:"b,omitempty"`
@@ -177,7 +177,7 @@ func (o *order) check() error {
 	return nil
 }
 
-// compile returns the condition of a filter for kv.list; nil is met by all records.
+// compile returns the condition of a filter for kv.list; nil matches all records.
 func (f *filter) compile(place string) (map[string]any, error) {
 	path, operand := "", ""
 	switch member, ofValue := strings.CutPrefix(f.Field, "value."); {
@@ -231,7 +231,7 @@ func (f *filter) compile(place string) (map[string]any, error) {
 	return map[string]any{path: map[string]any{operator: json.RawMessage(f.Value)}}, nil
 }
 
-// kindOf returns the kind of a JSON value; "" is none.
+// kindOf returns the kind of a JSON value; "" if there is none.
 func kindOf(v json.RawMessage) string {
 	if len(v) == 0 {
 		return ""
@@ -245,7 +245,7 @@ func kindOf(v json.RawMessage) string {
 	return "number"
 }
 
-// bounds returns the range of a filter of keys that selects one; nil if it selects none.
+// bounds returns the range of keys of a filter; nil if the filter is no range of keys.
 func (f *filter) bounds(namespace kv.Key) (start, end kv.Key) {
 	var s text
 	if f.Field != "key" || f.Operator != "=" && f.Operator != "starts_with" || json.Unmarshal(f.Value, &s) != nil {
@@ -256,13 +256,13 @@ func (f *filter) bounds(namespace kv.Key) (start, end kv.Key) {
 		return start, append(start, kv.Raw{0})
 	}
 	// A string is stored as the byte 2, its bytes and a 0. A byte 0 within it is followed by 0xFF,
-	// which no string has.
+	// a byte that no string has.
 	stored := append([]byte{2}, strings.ReplaceAll(string(s), "\x00", "\x00\xFF")...)
 	return append(namespace[:3:3], kv.Raw(stored)),
 		append(namespace[:3:3], kv.Raw(append(stored[:len(stored):len(stored)], 0xFF)))
 }
 
-// begin lets the page begin where the cursor of the query says.
+// begin sets the begin of the page to the cursor of the query.
 func (p *plan) begin(q *query, namespace kv.Key) error {
 	selection, err := json.Marshal([]any{q.Instance, q.Namespace, q.Where, q.Order})
 	if err != nil {
@@ -290,7 +290,7 @@ func (p *plan) begin(q *query, namespace kv.Key) error {
 	return nil
 }
 
-// record returns the key of a record, if an entry is one.
+// record returns the key of a record, if the entry is a record.
 func record(e *kv.Entry) (key string, is bool) {
 	if len(e.Key) == 4 {
 		key, is = e.Key[3].(string)
@@ -303,7 +303,7 @@ func (p *plan) inOrder(r *kvrest.Request, out *page) (*cursor, error) {
 	in, size := p.ListInput, 0
 	in.Cursor = p.at.Page
 	for range maxPages {
-		in.Limit = p.limit + 1 - len(out.Records) // one more, to learn whether there are more
+		in.Limit = p.limit + 1 - len(out.Records) // one more, to see whether there are more
 		var listed kv.ListOutput
 		if err := r.Do(host.KVList, &in, &listed); err != nil {
 			return nil, p.foreign(err)
@@ -326,8 +326,8 @@ func (p *plan) inOrder(r *kvrest.Request, out *page) (*cursor, error) {
 	return &cursor{Behind: p.at.Behind, Key: p.at.Key, Page: in.Cursor}, nil
 }
 
-// each visits the records that a selection has for the plan, without their values, and reports
-// whether it has visited all.
+// each visits the plan's records in a selection, without their values, and reports whether it has
+// visited all.
 func (p *plan) each(r *kvrest.Request, keys kv.Selection, visit func(key string, at int64)) (all bool, err error) {
 	in := p.ListInput
 	in.Selection, in.KeysOnly, in.Limit = keys, true, kv.MaxPage
@@ -348,7 +348,7 @@ func (p *plan) each(r *kvrest.Request, keys kv.Selection, visit func(key string,
 	return false, nil
 }
 
-// sorted fills a page in the order of time. It holds no more records than the page has.
+// sorted fills a page in the order of time. It holds only as many records as the page has.
 func (p *plan) sorted(r *kvrest.Request, out *page) (*cursor, error) {
 	type place struct {
 		at  int64
@@ -362,7 +362,7 @@ func (p *plan) sorted(r *kvrest.Request, out *page) (*cursor, error) {
 		return c
 	}
 	begin := place{p.at.Time, p.at.Key}
-	var first []place // the first that there are so far, one more than the page has
+	var first []place // the first records so far, one more than the page has
 	all, err := p.each(r, p.Selection, func(key string, at int64) {
 		this := place{at, key}
 		if p.at.Behind && order(this, begin) <= 0 {
@@ -409,12 +409,12 @@ func (p *plan) sorted(r *kvrest.Request, out *page) (*cursor, error) {
 	return &cursor{Behind: true, Key: last.key, Time: last.at}, nil
 }
 
-// total returns how many records the query selects, on all its pages; nil if there are too many to
+// total returns how many records the query selects on all pages; nil if there are too many to
 // count.
 func (p *plan) total(r *kvrest.Request) (*int64, error) {
 	instance, namespace := p.Start[1].(string), p.Start[2].(string)
 	n := int64(0)
-	if p.Where == nil && p.whole { // then the scope knows it
+	if p.Where == nil && p.whole { // the scope has the count
 		err := count(r, instance, func(name string, records int64) {
 			if name == namespace {
 				n = records
@@ -429,7 +429,7 @@ func (p *plan) total(r *kvrest.Request) (*int64, error) {
 	return &n, nil
 }
 
-// foreign names the filter that an error of kv.list is about.
+// foreign adds to an error of kv.list the filter that has it.
 func (p *plan) foreign(err error) error {
 	e, is := errors.AsType[*host.Error](err)
 	if !is {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// An answer is one to a query.
+// An answer is the answer to a query.
 type answer struct {
 	Records []struct {
 		Key       string
@@ -86,7 +86,7 @@ func TestOperators(t *testing.T) {
 	})
 }
 
-// The pages of a query are all that it selects, in its order and each once.
+// The pages of a query have all selected records, in its order and each once.
 func TestPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
@@ -162,7 +162,7 @@ func TestLargeRecordsArePaged(t *testing.T) {
 	}
 }
 
-// A filter that few records meet ends a page early, and time is refused as the order of too many.
+// A filter that few records match ends a page early. Too many records cannot be in order of time.
 func TestTheBudgetOfAQuery(t *testing.T) {
 	s := open(t)
 	id := s.instance("one")

@@ -39,7 +39,7 @@ func setRecord(r *kvrest.Request) (any, error) {
 		return kv.Mutation{Op: "put",
 			Key: recordKey(instance, string(in.Namespace), string(in.Key)), Value: in.Value, Literal: true}
 	}
-	// put puts the record into an instance, if that is there.
+	// put puts the record into an instance, if that exists.
 	put := func(instance string, do func(string, any, any) error) (bool, error) {
 		out, err := commit(r, do,
 			&kv.CommitInput{Checks: []kv.Check{exists(instanceKey(instance))},
@@ -110,7 +110,7 @@ func deleteNamespace(r *kvrest.Request) (any, error) {
 	return map[string]int64{"deletedCount": n}, err
 }
 
-// remove does a mutation that deletes, and returns how many entries are gone.
+// remove runs a mutation that deletes, and returns how many entries it removed.
 func remove(r *kvrest.Request, m kv.Mutation) (int64, error) {
 	if _, err := r.Params(); err != nil {
 		return 0, err

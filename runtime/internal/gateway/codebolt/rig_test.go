@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// A store is that of a room, over a gateway.
+// A store is the store of a room, over a gateway.
 type store struct{ *gatewaytest.Store }
 
 func open(t *testing.T) *store { return openWith(t, serve.Options{}) }
@@ -22,8 +22,7 @@ func openWith(t *testing.T, o serve.Options) *store {
 	return &store{gatewaytest.Open(t, "kvstore/", o)}
 }
 
-// want sends a request, and wants a status and an answer that contains a text. It returns the
-// answer.
+// want sends a request, checks the status and a text in the answer, and returns the answer.
 func (s *store) want(status int, text, verb, path, body string) string {
 	s.T.Helper()
 	w := s.Send(verb, path, body)
@@ -63,13 +62,13 @@ var uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d\d\dZ`)
 var millis = regexp.MustCompile(`"updated_at":\d{13}\b`)
 
-// masked puts words for what differs from run to run.
+// masked replaces ids and times, which differ from run to run.
 func masked(text string) string {
 	return millis.ReplaceAllString(times.ReplaceAllString(uuids.ReplaceAllString(text, "ID"), "TIME"), `"updated_at":MS`)
 }
 
-// bodies wants a request to be refused with a status for each of some bodies: bodies and texts of
-// the errors by turns.
+// bodies checks that requests are refused with a status. Arguments alternate between bodies and
+// texts of the errors.
 func (s *store) bodies(status int, verb, path string, bodies ...string) {
 	s.T.Helper()
 	for i := 0; i < len(bodies); i += 2 {
@@ -79,7 +78,7 @@ func (s *store) bodies(status int, verb, path string, bodies ...string) {
 
 var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
 
-// same is an error unless got is want. where says of what.
+// same reports an error unless got is want. where names the value.
 func same[T comparable](t testing.TB, got, want T, where ...any) {
 	if got != want {
 		t.Helper()

@@ -16,18 +16,18 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/node/nodetest"
 )
 
-// A Store is that of an actor, behind a gateway.
+// A Store is the store of an actor, behind a gateway.
 type Store struct {
 	T       testing.TB
 	Node    *hosttest.Recorder
 	Front   *serve.Front
 	Gateway http.Handler
 	Actor   string // type and key as in a path, "room/a" at first
-	Path    string // of the interface, behind that of the actor
+	Path    string // of the interface, after the path of the actor
 }
 
 // Open opens a node until the test ends. Its types are rooms and cells, whose stores are open to
-// all callers, and closed rooms. path is that of an interface.
+// all callers, and closed rooms. path is the path of an interface.
 func Open(t testing.TB, path string, o serve.Options) *Store {
 	t.Helper()
 	room, cell, closed := hosttest.Room(), hosttest.Room(), hosttest.Room()
@@ -54,7 +54,7 @@ func (s *Store) Request(verb, path, body string, headers ...string) *http.Reques
 	return r
 }
 
-// Send sends such a request, and returns the answer.
+// Send sends a request as in Request, and returns the answer.
 func (s *Store) Send(verb, path, body string, headers ...string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	s.Gateway.ServeHTTP(w, s.Request(verb, path, body, headers...))
@@ -72,7 +72,7 @@ func (s *Store) Call(method, input string) string {
 	return string(r.Output)
 }
 
-// Methods returns the methods that something calls, with a space between them.
+// Methods returns the methods that do calls, separated by spaces.
 func (s *Store) Methods(do func()) string {
 	s.T.Helper()
 	before := len(s.Node.Requests())

@@ -111,10 +111,10 @@ func (m *mutation) translate(place string, now time.Time) (to kv.Mutation, err e
 	return to, err
 }
 
-// decimal is a number of JSON as a text.
+// decimal matches a JSON number in a string.
 var decimal = regexp.MustCompile(`^"(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"$`)
 
-// operand reads the operand of sum, max and min: a number, a bigint, or a text of a number.
+// operand reads the operand of sum, max and min: a number, a bigint, or a number in a string.
 func operand(raw host.Raw, place string) (host.Raw, string, error) {
 	if len(raw) == 0 {
 		return nil, "", kvrest.Wrong(place, "%s is missing", place)

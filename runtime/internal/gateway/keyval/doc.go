@@ -1,6 +1,6 @@
-// Package keyval serves the key-value store and a queue of an actor as KeyVal: keys in paths,
-// lists, atomic commits, filters, search, a queue with dead letters, and watchers, over REST and
-// server-sent events.
+// Package keyval serves the key-value store and a queue of an actor over the interface of KeyVal:
+// keys in paths, lists, atomic commits, filters, search, a queue with dead letters, and watchers,
+// over REST and server-sent events.
 //
 // It only translates to the methods kv.* and queue.*. Its clients are written in JavaScript, so a
 // number in a key is a double:

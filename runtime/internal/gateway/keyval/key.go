@@ -16,12 +16,12 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvrest"
 )
 
-// maxSafe is the greatest integer that JavaScript's numbers hold with all below it.
+// maxSafe is the greatest integer up to which JavaScript's numbers hold all integers.
 const maxSafe = 1<<53 - 1
 
 var digits = regexp.MustCompile(`^-?[0-9]+$`)
 
-// pathKey returns the key of a path of decoded segments. One of digits is a number.
+// pathKey returns the key of a path of decoded segments. A segment of digits is a number.
 func pathKey(segments []string, place string) (kv.Key, error) {
 	key := make(kv.Key, len(segments))
 	for i, s := range segments {
@@ -33,7 +33,7 @@ func pathKey(segments []string, place string) (kv.Key, error) {
 	return key, checkKey(key, place)
 }
 
-// paramKey returns the key of a path in a parameter, whose segments are percent-encoded once more.
+// paramKey returns the key of a path in a parameter. Its segments are percent-encoded twice.
 func paramKey(path, place string) (kv.Key, error) {
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
@@ -49,7 +49,7 @@ func paramKey(path, place string) (kv.Key, error) {
 	return pathKey(segments, place)
 }
 
-// paramKeys returns the keys of paths with commas between them.
+// paramKeys returns the keys of paths that are separated by commas.
 func paramKeys(paths, place string) ([]kv.Key, error) {
 	var keys []kv.Key
 	for path := range strings.SplitSeq(paths, ",") {
@@ -121,7 +121,7 @@ func jsonPart(text []byte) (any, bool) {
 	return one[0], true
 }
 
-// prefix reads a prefix, which may be missing or have no parts, and then is that of all.
+// prefix reads a prefix. One that is missing or has no parts selects all entries.
 func prefix(raw host.Raw, place string) (kv.Key, error) {
 	if text := string(raw); text == "" || text == "[]" || text == "null" {
 		return kv.Key{}, nil
@@ -161,7 +161,7 @@ func clip(text []byte) string {
 	return string(text)
 }
 
-// A shownKey is a key as clients see it.
+// A shownKey is a key in the form for clients.
 type shownKey kv.Key
 
 // MarshalJSON writes an array: doubles as numbers, integers as bigints.
@@ -183,7 +183,7 @@ func appendPart(b []byte, part any) ([]byte, error) {
 	switch n := part.(type) {
 	case float64:
 		if !math.IsNaN(n) && !math.IsInf(n, 0) {
-			text, err := json.Marshal(n) // as JavaScript writes it
+			text, err := json.Marshal(n) // like JavaScript
 			return append(b, text...), err
 		}
 	case int64:

@@ -120,14 +120,14 @@ func getAll(r *kvrest.Request, keys []kv.Key) ([]entry, error) {
 	return shown, nil
 }
 
-// A removal says what is deleted for a key: the key and its descendants, of these what meets a
+// A removal says what is deleted for a key: the key and its descendants, those of them that match a
 // filter, or only the key.
 type removal struct {
-	Exact host.Raw `json:"exact"` // null would otherwise be taken for false, which deletes more
+	Exact host.Raw `json:"exact"` // raw, because null would count as false, which deletes more
 	Where host.Raw `json:"where"`
 }
 
-// of is the mutation that does it.
+// of returns the mutation of a removal.
 func (d *removal) of(key kv.Key) (kv.Mutation, error) {
 	exact := false
 	switch string(d.Exact) {
@@ -143,17 +143,17 @@ func (d *removal) of(key kv.Key) (kv.Mutation, error) {
 		}
 		return kv.Mutation{Op: "delete_range", Selection: kv.Selection{Prefix: key}}, nil
 	}
-	if d.Where[0] != '{' { // kv.commit refuses an empty one
+	if d.Where[0] != '{' { // kv.commit refuses an empty filter
 		return kv.Mutation{}, kvrest.Wrong("where", "where is no filter, which is an object of conditions")
 	}
 	m := kv.Mutation{Op: "delete_range", Selection: kv.Selection{Prefix: key}, Where: filter(d.Where)}
-	if exact { // a key follows directly if it has a further part, which is at least one byte
+	if exact { // the next possible key has another part of at least one byte
 		m.Selection = kv.Selection{Start: key, End: append(key[:len(key):len(key)], kv.Raw{0})}
 	}
 	return m, nil
 }
 
-// do deletes for keys, in one commit.
+// do deletes the entries for keys, in one commit.
 func (d *removal) do(r *kvrest.Request, keys ...kv.Key) (any, error) {
 	var in kv.CommitInput
 	for _, key := range keys {

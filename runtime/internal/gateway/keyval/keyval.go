@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// Queue is the queue of the actor that messages go to. It is also that of clients of Deno KV.
+// Queue is the actor's queue for messages. Clients of Deno KV use the same.
 const Queue = "kv"
 
 // The limits that clients rely on.
@@ -21,10 +21,10 @@ const (
 	maxChecks    = 100
 	maxMutations = 1_000
 	defaultLimit = 100
-	maxLimit     = 1_000 // entries of a list; a greater limit is this one
+	maxLimit     = 1_000 // entries of a list; a greater limit counts as this
 )
 
-// A Node is what the interface needs of a node.
+// A Node is the part of a node that the interface uses.
 type Node interface {
 	Call(context.Context, *host.Request) (host.Reply, error)
 	kv.Watcher

@@ -36,8 +36,8 @@ func TestExamples(t *testing.T) {
 	s.exactly(`{"count":6}`, "GET", "keys/count", "")
 	s.exactly(`{"deletedCount":3}`, "POST", "keys/delete-batch", `{"keys":[["users"],["users",7],["none"]]}`)
 	s.exactly(`{"count":3}`, "GET", "keys/count?prefix=", "")
-	// Versionstamps are in the order of commits, and those of the native interface. null is not
-	// absence.
+	// Versionstamps are in the order of commits, and equal those of the native interface. null is
+	// not absence.
 	last := s.stamp("tasks/b")
 	s.put("tasks/b", `null`)
 	stamp := s.stamp("tasks/b")
@@ -131,7 +131,7 @@ func TestListAndPaginate(t *testing.T) {
 	s.exactly(`{"entries":[],"cursor":null,"hasMore":false}`, "GET", "keys/paginate?prefix=none", "")
 }
 
-// A list of what few entries meet reads on until it has all.
+// A list with a filter that few entries match reads until it has all.
 func TestAListOfWhatFewMeet(t *testing.T) {
 	s := open(t)
 	for i := 0; i < 11_000; i += 1_000 {
@@ -168,7 +168,7 @@ func TestKeys(t *testing.T) {
 		errorIf(t, !strings.Contains(got, `"value":1`), "%s is not %s", path, want)
 		s.want(200, `"value":1`, "GET", "keys/"+path, "")
 	}
-	s.exactly(`{"count":1}`, "GET", "keys/count?prefix=a%252Fb", "") // a path in a parameter is encoded once more
+	s.exactly(`{"count":1}`, "GET", "keys/count?prefix=a%252Fb", "") // a path in a parameter is encoded twice
 	s.exactly(`{"count":0}`, "GET", "keys/count?prefix=a%2Fb", "")
 	for key, want := range map[string]string{
 		`["k",7]`:                               `["k",7.0]`,
@@ -183,7 +183,7 @@ func TestKeys(t *testing.T) {
 		s.commit(`{"type":"set","key":` + key + `,"value":2}`)
 		got := s.Call("kv.get", `{"key":`+want+`}`)
 		errorIf(t, !strings.Contains(got, `"value":2`), "%s is not %s", key, want)
-		s.exactly(`[{"key":`+key+`,"value":2,"versionstamp":"STAMP"}]`, "POST", "keys/batch", `{"keys":[`+key+`]}`) // as it was written
+		s.exactly(`[{"key":`+key+`,"value":2,"versionstamp":"STAMP"}]`, "POST", "keys/batch", `{"keys":[`+key+`]}`) // as written
 	}
 	const order = `["k",{"$bytes":"AP8="}] ["k","7"] ["k",{"__type":"bigint","value":"-123456789012345678901"}] ["k",{"__type":"bigint","value":"7"}] ` +
 		`["k",7] ["k",7.5] ["k",1e+21] ["k",true]`
@@ -257,7 +257,7 @@ func TestBigints(t *testing.T) {
 		`{"n":{"__type":"bigint","value":"5"}}`:                            `{"n":5}`,
 		`[9007199254740991,-9007199254740992,1e30,0.12345678901234567890]`: `[9007199254740991,{"__type":"bigint","value":"-9007199254740992"},1e30,0.12345678901234567890]`,
 		`{"9007199254740993":"9007199254740993 \"9007199254740993"}`:       `{"9007199254740993":"9007199254740993 \"9007199254740993"}`,
-		// Any other object is what it is.
+		// Other objects are values as they are.
 		`{"__type":"bigint","value":"5","x":1}`:     `{"__type":"bigint","value":"5","x":1}`,
 		`{"__type":"bigint","value":5}`:             `{"__type":"bigint","value":5}`,
 		`{"__type":"bigint","value":"5.5"}`:         `{"__type":"bigint","value":"5.5"}`,
@@ -280,7 +280,7 @@ func TestEntriesExpireAtTheirMillisecond(t *testing.T) {
 			s.exactly(`{"count":0}`, "GET", "keys/count", "")
 		}
 		s.put("n?expiresIn=1000", `1`)
-		s.commit(`{"type":"sum","key":["n"],"value":1}`) // keeps it
+		s.commit(`{"type":"sum","key":["n"],"value":1}`) // keeps the time to live
 		time.Sleep(time.Second)
 		s.want(404, "", "GET", "keys/n", "")
 	})
@@ -395,9 +395,9 @@ func FuzzBodies(f *testing.F) {
 	})
 }
 
-// Streams are in the scripts of package gateway. Here are those with much in them.
+// The scripts of package gateway test streams. The tests here have large ones.
 
-// follow returns what a stream says in a second of virtual time.
+// follow returns the output of a stream in a second of virtual time.
 func (s *store) follow(path string) string {
 	ctx, cancel := context.WithTimeout(s.T.Context(), time.Second)
 	defer cancel()
@@ -406,7 +406,7 @@ func (s *store) follow(path string) string {
 	return w.Body.String()
 }
 
-// The limit bounds what is there at first also if that comes in several events.
+// The limit bounds the first entries even if they come in several events.
 func TestTheLimitOfAWatchIsOfAllThatIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
@@ -421,7 +421,7 @@ func TestTheLimitOfAWatchIsOfAllThatIsThere(t *testing.T) {
 	})
 }
 
-// A listener that settles nothing gets no more than it may hold.
+// A listener that settles nothing gets only as many messages as it may hold.
 func TestAListenerHoldsSoMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)

@@ -9,13 +9,13 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvrest"
 )
 
-// What one list reads at most.
+// The bounds of one list.
 const (
-	maxPages  = 100      // of kv.list or kv.search, of which each reads up to 10,000 entries for a filter
+	maxPages  = 100      // of kv.list or kv.search; each reads up to 10,000 entries for a filter
 	listBytes = 32 << 20 // of keys and values
 )
 
-// limitOf reads a limit. A greater one than maxLimit is that, as clients expect.
+// limitOf reads a limit. A limit above maxLimit counts as maxLimit, as clients expect.
 func limitOf(text string, given bool) (int, error) {
 	if !given {
 		return defaultLimit, nil
@@ -95,7 +95,7 @@ func listWhere(r *kvrest.Request) (any, error) {
 		}
 	}
 	in := kv.ListInput{Reverse: body.Reverse, Where: filter(body.Where)}
-	if string(in.Where) == "{}" { // all meet it
+	if string(in.Where) == "{}" { // all match it
 		in.Where = nil
 	}
 	if in.Limit, err = limitOf(string(body.Limit), len(body.Limit) > 0); err != nil {
@@ -104,7 +104,7 @@ func listWhere(r *kvrest.Request) (any, error) {
 	return listEntries(r, within, start, end, in)
 }
 
-// selection selects the keys of a prefix from start up to and without end.
+// selection returns the selection of a prefix's keys from start to before end.
 func selection(within, start, end kv.Key) (s kv.Selection, none bool, err error) {
 	if start == nil && end == nil {
 		return kv.Selection{Prefix: within}, false, nil
@@ -143,8 +143,8 @@ func selection(within, start, end kv.Key) (s kv.Selection, none bool, err error)
 	return s, to != nil && bytes.Compare(from, to) >= 0, nil
 }
 
-// listEntries lists entries of a prefix from start up to and without end. Whatever the limits of
-// one page of kv.list, it lists all.
+// listEntries lists the entries of a prefix from start to before end. It lists all of them, in
+// several pages of kv.list.
 func listEntries(r *kvrest.Request, within, start, end kv.Key, in kv.ListInput) ([]entry, error) {
 	s, none, err := selection(within, start, end)
 	if none || err != nil {
@@ -160,8 +160,8 @@ func listEntries(r *kvrest.Request, within, start, end kv.Key, in kv.ListInput) 
 	})
 }
 
-// collect returns up to limit entries of pages. The function reads the next page of up to limit
-// entries, and reports whether more follow.
+// collect returns up to limit entries of pages. next reads the next page of up to limit entries,
+// and reports whether there are more.
 func collect(limit int, next func(limit int) (page []kv.Entry, more bool, err error)) ([]entry, error) {
 	shown, size := []entry{}, 0
 	for range maxPages {
@@ -199,7 +199,7 @@ func count(r *kvrest.Request) (any, error) {
 	return map[string]int64{"count": n}, err
 }
 
-// countAll counts the entries of a prefix, however many.
+// countAll counts all entries of a prefix.
 func countAll(r *kvrest.Request, within kv.Key) (n int64, err error) {
 	in := kv.CountInput{Selection: kv.Selection{Prefix: within}}
 	for {

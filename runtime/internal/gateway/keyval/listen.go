@@ -11,11 +11,11 @@ import (
 // maxHeld is how many messages a listener holds that are neither settled nor free again.
 const maxHeld = 64
 
-// closeTimeout bounds how long a listener that has left gives back what it did not get.
+// closeTimeout bounds how long to give back the messages of a listener that has left.
 const closeTimeout = 5 * time.Second
 
 // listen answers GET api/queue/listen with messages as server-sent events. A message that the
-// client did not take is given back.
+// client did not read is given back.
 func listen(r *kvrest.Request) error {
 	if _, err := r.Params(); err != nil {
 		return err
@@ -25,7 +25,7 @@ func listen(r *kvrest.Request) error {
 		return err
 	}
 	defer events.Done()
-	// What is there is received before the response begins, so that what is wrong has its status.
+	// The first receive is before the response begins, so that an error has its own status.
 	var out host.QueueReceiveOutput
 	in := host.QueueReceiveInput{Queue: Queue, Limit: 1}
 	if err := r.Do(host.QueueReceive, &in, &out); err != nil {
@@ -61,8 +61,8 @@ func listen(r *kvrest.Request) error {
 	}
 }
 
-// stillHeld returns which messages are still locked by the listener. If it may hold no others it
-// waits for one.
+// stillHeld returns the messages that the listener still has locked. If it holds its limit,
+// stillHeld waits until one is free.
 func stillHeld(r *kvrest.Request, held []string, events *kvrest.Events) ([]string, error) {
 	if len(held) == 0 {
 		return held, nil
@@ -78,7 +78,7 @@ func stillHeld(r *kvrest.Request, held []string, events *kvrest.Events) ([]strin
 	return slices.DeleteFunc(held, func(id string) bool { return !slices.Contains(out.Held, id) }), nil
 }
 
-// giveBack returns messages that were not sent, as failed attempts that are tried again at once.
+// giveBack gives unsent messages back, as failed attempts that are tried again at once.
 func giveBack(r *kvrest.Request, messages []host.ReceivedMessage) {
 	if len(messages) == 0 {
 		return

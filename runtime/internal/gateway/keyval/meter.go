@@ -10,26 +10,26 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvrest"
 )
 
-// maxMetered is how many actors a meter has counts of.
+// maxMetered is how many actors a meter counts.
 const maxMetered = 10_000
 
 // bounds are the upper bounds of the buckets of times, in milliseconds.
 var bounds = [...]float64{1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000}
 
-// A timing is what a meter knows of one operation of an actor.
+// A timing holds a meter's numbers of one operation of an actor.
 type timing struct {
 	count, errors uint64
 	sum           float64 // milliseconds
 	buckets       [len(bounds)]uint64
 }
 
-// A meter counts the requests of actors, and how long they took, since the node began. It forgets
-// the actor that had no request for the longest time when there are too many. The operations of an
-// actor are as many as there are routes, so the memory is bounded.
+// A meter counts the requests of actors, and their times, since the start of the node. If there are
+// too many actors, it drops the one without a request for the longest time. An actor has as many
+// operations as there are routes, so the memory is bounded.
 type meter struct {
 	mu     sync.Mutex
 	actors map[string]*order.Element // of *metered, by address
-	recent order.List                // the actor of the last request is in front
+	recent order.List                // the actor of the last request is first
 }
 
 type metered struct {
@@ -39,7 +39,7 @@ type metered struct {
 
 func newMeter() *meter { return &meter{actors: make(map[string]*order.Element)} }
 
-// addressOf returns a string that only one address has.
+// addressOf returns a string that is unique for an address.
 func addressOf(a host.Address) string {
 	b := []byte(a.Type)
 	for _, part := range a.Key {
@@ -48,8 +48,7 @@ func addressOf(a host.Address) string {
 	return string(b)
 }
 
-// observe counts a request that was answered, unless its route is no operation. That something is
-// not there is no error.
+// observe counts an answered request. NotFound does not count as an error.
 func (m *meter) observe(r *kvrest.Request, operation string, err error) {
 	failed := err != nil && host.CodeOf(err) != host.NotFound
 	m.add(addressOf(r.Address), operation, time.Since(r.Start), failed)

@@ -14,8 +14,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/kv"
 )
 
-// TestMeterForgetsTheActorThatRestsLongest counts requests of more actors than a meter has room
-// for.
+// TestMeterForgetsTheActorThatRestsLongest counts requests of more actors than a meter can hold.
 func TestMeterForgetsTheActorThatRestsLongest(t *testing.T) {
 	m := newMeter()
 	at := func(i int) host.Address { return host.Address{Type: "t", Key: []string{strconv.Itoa(i)}} }
@@ -60,8 +59,7 @@ func TestAddressesDiffer(t *testing.T) {
 	}
 }
 
-// What is shown is the same JSON, with bigints for the integers that JavaScript's numbers cannot
-// hold.
+// Shown values are the same JSON, with bigints for integers that JavaScript's numbers cannot hold.
 func FuzzShownValues(f *testing.F) {
 	for _, seed := range []string{
 		`{"a":[9007199254740992,-9007199254740993,1e400,"9007199254740993\\"],"b":0.1}`, `-123456789012345678901234567890`, `"\u005c\""`, `[]`,
@@ -85,7 +83,7 @@ func FuzzShownValues(f *testing.F) {
 	})
 }
 
-// A key that is read is shown as one that is read as the same key.
+// A parsed key is shown in a form that parses as the same key.
 func FuzzKeys(f *testing.F) {
 	for _, seed := range []string{`["a",7,-0.5,true]`,
 		`[{"__type":"bigint","value":"-12345678901234567890"},{"$bytes":"AP8="}]`, `["😀",1e300]`, `[{"$raw":"IX/4AAAAAAAA"}]`} {

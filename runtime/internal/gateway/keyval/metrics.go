@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvrest"
 )
 
-// figures are what the actor itself counts, and the requests of it that the node has had.
+// figures are the actor's own counts, and the node's counts of its requests.
 type figures struct {
 	Operations struct {
 		Operations map[string]operations `json:"operations"`
@@ -26,15 +26,15 @@ type figures struct {
 	timings map[string]timing
 }
 
-// operations are how often something was done, and how often it failed or was given up. The time is
-// absent without requests.
+// operations counts how often an operation was done, and how often it failed or was given up. The
+// time is absent without requests.
 type operations struct {
 	Count        uint64   `json:"count"`
 	Errors       uint64   `json:"errors"`
 	AvgLatencyMS *float64 `json:"avgLatencyMs,omitempty"`
 }
 
-// storage is how much is stored. The bytes are absent if the store as a whole is no scope, which
+// storage is the size of the store. The bytes are absent unless the whole store is a scope, which
 // counts them.
 type storage struct {
 	Entries   int64  `json:"entries"`
@@ -57,7 +57,7 @@ func (m *meter) figures(r *kvrest.Request) (f figures, err error) {
 		mean := t.sum / float64(t.count)
 		done[name] = operations{t.count, t.errors, &mean}
 	}
-	// The queue counts messages, whichever way they came and went.
+	// The queue counts all messages, of all interfaces.
 	for name, n := range map[string]uint64{"queue_enqueue": stats.Sent, "queue_ack": stats.Done,
 		"queue_dlq": stats.Failed} {
 		o := done[name]
@@ -76,9 +76,9 @@ func (m *meter) figures(r *kvrest.Request) (f figures, err error) {
 	return f, err
 }
 
-// stored returns what a scope of the whole store counts. Without one the entries are counted.
+// stored returns the counts of a scope of the whole store. Without one it counts the entries.
 func stored(r *kvrest.Request) (s storage, err error) {
-	var scopes kv.ScopesOutput // the one of the whole store is the first
+	var scopes kv.ScopesOutput // the scope of the whole store is the first
 	if err := r.Do(host.KVScopes, &kv.ScopesInput{Limit: 1}, &scopes); err != nil {
 		return s, err
 	}

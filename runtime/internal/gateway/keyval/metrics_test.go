@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// took hides times, which are those of this run.
+// took replaces times, which differ from run to run.
 func took(text string) string {
 	text = regexp.MustCompile(`"avgLatencyMs":[0-9.e+-]+`).ReplaceAllString(text, `"avgLatencyMs":MS`)
 	text = regexp.MustCompile(`(_sum\{.*\}) [0-9.e+-]+`).ReplaceAllString(text, "$1 MS")
@@ -20,7 +20,7 @@ func TestMetrics(t *testing.T) {
 	s.exactly(`{"operations":{"operations":{"queue_ack":{"count":0,"errors":0},"queue_dlq":{"count":0,"errors":0},"queue_enqueue":{"count":0,"errors":0}},"totals":{"operations":0,"errors":0}},`+
 		`"queue":{"pending":0,"processing":0,"dlq":0,"total":0},"storage":{"entries":0}}`, "GET", "metrics", "")
 	s.put("a/1", `1`, "b/1", `2`)
-	s.want(404, "", "GET", "keys/absent", "") // which is no error
+	s.want(404, "", "GET", "keys/absent", "") // not an error
 	s.want(400, "", "PUT", "keys/a", `{`)
 	s.want(200, "", "POST", "queue/enqueue", `{"value":1}`)
 	settle := func(verb string) {
@@ -73,7 +73,7 @@ func TestMetrics(t *testing.T) {
 	s.want(400, "x", "GET", "metrics?x=1", "")
 }
 
-// Metrics are of one actor. Reading them writes nothing, and does not scan what is stored.
+// Metrics are of one actor. Reading them writes nothing, and does not scan the store.
 func TestMetricsCostLittle(t *testing.T) {
 	s := open(t)
 	s.Call("kv.set_scope", `{"prefix":[]}`)

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvrest"
 )
 
-// A message is one that a worker receives. Its id names this delivery of it.
+// A message is a received message. Its id names this delivery of it.
 type message struct {
 	ID       string     `json:"id"`
 	Value    shownValue `json:"value"`
@@ -22,7 +22,7 @@ func received(m *host.ReceivedMessage) message {
 	return message{m.Receipt, shownValue{raw: m.Body}, m.Attempt}
 }
 
-// noActor reports whether an error says that there is no actor, and not that its type has no such
+// noActor reports whether an error says that there is no actor, not that its type has no such
 // queue.
 func noActor(err error) bool {
 	e, is := errors.AsType[*host.Error](err)
@@ -48,7 +48,7 @@ func enqueue(r *kvrest.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	type sent struct { // with keys as they are in JSON, where doubles are no integers
+	type sent struct { // keys are JSON, in which doubles are no integers
 		Body              host.Raw `json:"body"`
 		DelayMS           int64    `json:"delay_ms,omitempty"`
 		BackoffMS         []int64  `json:"backoff_ms,omitzero"`
@@ -79,12 +79,12 @@ func enqueue(r *kvrest.Request) (any, error) {
 	}{true, strconv.FormatUint(out.Messages[0].ID, 10)}, nil
 }
 
-// members has the members of messages as clients know them.
+// members replaces the members of messages by the names for clients.
 var members = strings.NewReplacer(
 	"delay_ms", "options.delay", "backoff_ms", "options.backoffSchedule", "keys_if_undelivered", "options.keysIfUndelivered", "body", "value",
 )
 
-// named names the member that an error about a message is about as clients know it.
+// named replaces the member in an error about a message by its name for clients.
 func named(err error) error {
 	e, is := errors.AsType[*host.Error](err)
 	if !is || e.Metadata["field"] == "" {
@@ -116,7 +116,7 @@ func poll(r *kvrest.Request) (any, error) {
 	return answer, nil
 }
 
-// settled reads which delivery a worker settles, and does it.
+// settled reads the id of a delivery and settles it with a method.
 func settled(r *kvrest.Request, method string, input func(receipts []string) any) (any, error) {
 	var in struct {
 		ID string `json:"id"`
@@ -170,7 +170,7 @@ func stats(r *kvrest.Request) (any, error) {
 	return countsOf(&s), err
 }
 
-// queueStats returns what the queue counts; nothing if there is no actor.
+// queueStats returns the counts of the queue; zeros if there is no actor.
 func queueStats(r *kvrest.Request) (s host.QueueStats, err error) {
 	var out host.QueueStatsOutput
 	err = r.Do(host.QueueStatsMethod, &host.QueueStatsInput{Queue: Queue}, &out)
@@ -183,7 +183,7 @@ func queueStats(r *kvrest.Request) (s host.QueueStats, err error) {
 	return s, err
 }
 
-// A deadLetter is one as clients see it.
+// A deadLetter is a dead letter in the form for clients.
 type deadLetter struct {
 	ID                string     `json:"id"`
 	OriginalID        string     `json:"originalId"`
@@ -247,7 +247,7 @@ func deadLetters(r *kvrest.Request) (any, error) {
 			shown = append(shown, showDead(&page.Messages[i]))
 		}
 		if len(shown) == 0 {
-			r.FreeBody() // of what was skipped
+			r.FreeBody() // of the skipped letters
 		}
 		if !page.More || len(shown) >= limit {
 			return shown, nil
@@ -266,7 +266,7 @@ func dead(r *kvrest.Request, in host.QueueListInput) (out host.QueueListOutput, 
 
 var errNoLetter = host.Errorf(host.NotFound, "Message not found in DLQ")
 
-// letter returns the id of the dead letter that the path names.
+// letter returns the id of the dead letter in the path.
 func letter(r *kvrest.Request) (uint64, error) {
 	if _, err := r.Params(); err != nil {
 		return 0, err
@@ -294,7 +294,7 @@ func getDead(r *kvrest.Request) (any, error) {
 	return showDead(&out.Messages[0]), nil
 }
 
-// selected does something with the dead letter that the path names.
+// selected calls a method for the dead letter in the path.
 func selected(r *kvrest.Request, method string) (string, error) {
 	id, err := letter(r)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// A store is that of a room, over a gateway.
+// A store is the store of a room, over a gateway.
 type store struct{ *gatewaytest.Store }
 
 func open(t *testing.T) *store { return openWith(t, serve.Options{}) }
@@ -20,8 +20,7 @@ func openWith(t *testing.T, o serve.Options) *store {
 	return &store{gatewaytest.Open(t, "keyval/api/", o)}
 }
 
-// want sends a request, and wants a status and an answer that contains a text. It returns the
-// answer.
+// want sends a request, checks the status and a text in the answer, and returns the answer.
 func (s *store) want(status int, text, verb, path, body string) string {
 	s.T.Helper()
 	w := s.Send(verb, path, body)
@@ -44,7 +43,7 @@ var stamps = regexp.MustCompile(`\b0{8}[0-9a-f]{12}\b`)
 
 func masked(text string) string { return stamps.ReplaceAllString(text, "STAMP") }
 
-// put sets entries: paths and values by turns.
+// put sets entries. Arguments alternate between paths and values.
 func (s *store) put(entries ...string) {
 	s.T.Helper()
 	for i := 0; i < len(entries); i += 2 {
@@ -58,7 +57,7 @@ func (s *store) stamp(path string) string {
 	return stamps.FindString(s.want(200, "", "GET", "keys/"+path, ""))
 }
 
-// keys lists the keys of a prefix, which parameters may follow.
+// keys lists the keys of a prefix. Parameters may follow the prefix.
 func (s *store) keys(prefix string) string {
 	s.T.Helper()
 	var list []struct{ Key json.RawMessage }
@@ -81,8 +80,8 @@ func (s *store) commit(mutations string) {
 	s.exactly(`{"ok":true,"versionstamp":"STAMP"}`, "POST", "atomic", `{"mutations":[`+mutations+`]}`)
 }
 
-// bodies wants a request to be refused with a status for each of some bodies: bodies and texts of
-// the errors by turns.
+// bodies checks that requests are refused with a status. Arguments alternate between bodies and
+// texts of the errors.
 func (s *store) bodies(status int, verb, path string, bodies ...string) {
 	s.T.Helper()
 	for i := 0; i < len(bodies); i += 2 {
@@ -90,7 +89,7 @@ func (s *store) bodies(status int, verb, path string, bodies ...string) {
 	}
 }
 
-// paths wants requests to be refused with a status: paths and texts of the errors by turns.
+// paths is bodies with one body. Arguments alternate between paths and texts of the errors.
 func (s *store) paths(status int, verb, body string, paths ...string) {
 	s.T.Helper()
 	for i := 0; i < len(paths); i += 2 {
@@ -100,7 +99,7 @@ func (s *store) paths(status int, verb, body string, paths ...string) {
 
 var must, errorIf = testutil.Must, testutil.ErrorIf
 
-// same is an error unless got is want. where says of what.
+// same reports an error unless got is want. where names the value.
 func same[T comparable](t testing.TB, got, want T, where ...any) {
 	if got != want {
 		t.Helper()

@@ -6,14 +6,14 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvrest"
 )
 
-// indexOptions are what an index has.
+// indexOptions are the options of an index.
 type indexOptions struct {
 	Fields   []string `json:"fields" max:"10000"`
 	Tokenize string   `json:"tokenize"`
 }
 
-// errBoth refuses options in two places: KeyVal documents them within a member, and its client
-// sends them beside it.
+// errBoth refuses options in two places: KeyVal documents them in a member, and its client sends
+// them beside it.
 var errBoth = kvrest.Wrong("options", "there are options both within the member options and beside it")
 
 // createIndex answers POST api/indexes.
@@ -43,7 +43,7 @@ func createIndex(r *kvrest.Request) (any, error) {
 	return written{OK: true}, r.Do(host.KVSetIndex, &in, new(kv.Index))
 }
 
-// indexPrefix reads the prefix of an index, which must be there; [] is that of the whole store.
+// indexPrefix reads the prefix of an index, which is required; [] means the whole store.
 func indexPrefix(raw host.Raw) (kv.Key, error) {
 	if string(raw) == "[]" {
 		return kv.Key{}, nil
@@ -84,8 +84,8 @@ func listIndexes(r *kvrest.Request) (any, error) {
 	return list, nil
 }
 
-// removeIndex answers DELETE api/indexes. The prefix is a parameter, or a member of the body as the
-// client of KeyVal sends it.
+// removeIndex answers DELETE api/indexes. The prefix is a parameter or, from the client of KeyVal,
+// a member of the body.
 func removeIndex(r *kvrest.Request) (any, error) {
 	params, err := r.Params("prefix")
 	if err != nil {
@@ -141,7 +141,7 @@ func search(r *kvrest.Request) (any, error) {
 	return searchEntries(r, limit, kv.SearchInput{Prefix: prefix, Query: params["query"]})
 }
 
-// searchOptions are what a search is for besides its query.
+// searchOptions are the options of a search beside its query.
 type searchOptions struct {
 	Limit host.Raw `json:"limit"`
 	Where host.Raw `json:"where"`
@@ -173,7 +173,7 @@ func searchWhere(r *kvrest.Request) (any, error) {
 		return nil, err
 	}
 	in := kv.SearchInput{Prefix: prefix, Query: body.Query, Where: filter(body.Where)}
-	if string(in.Where) == "{}" { // all meet it
+	if string(in.Where) == "{}" { // all match it
 		in.Where = nil
 	}
 	return searchEntries(r, limit, in)

@@ -28,11 +28,11 @@ func TestSearch(t *testing.T) {
 	s.exactly(`[]`, "GET", "search?prefix=products&query=nothing", "")
 	s.exactly(`[{"prefix":["products"],"fields":["name","description","category"],"tokenize":"porter","status":"ready"}]`, "GET", "indexes", "")
 
-	// The filter is before the limit, however many entries do not meet it.
+	// The filter applies before the limit, even if many entries do not match it.
 	for i := range 20 {
 		s.put(fmt.Sprintf("many/%d", i), fmt.Sprintf(`{"t":"apple","n":{"of":"red %d"}}`, i))
 	}
-	s.exactly(ok, "POST", "indexes", `{"prefix":["many"],"options":{"fields":["t","n.of"]}}`) // has what is there, and dotted fields
+	s.exactly(ok, "POST", "indexes", `{"prefix":["many"],"options":{"fields":["t","n.of"]}}`) // has old entries, and dotted fields
 	s.exactly(`[{"key":["many",19],"value":{"t":"apple","n":{"of":"red 19"}},"versionstamp":"STAMP"}]`, "POST", "search",
 		`{"prefix":["many"],"query":"apple","options":{"limit":1,"where":{"n.of":"red 19"}}}`)
 	if got := s.want(200, "", "GET", "search?prefix=many&query=red", ""); strings.Count(got, `"key"`) != 20 {
@@ -41,7 +41,7 @@ func TestSearch(t *testing.T) {
 	s.exactly(ok, "DELETE", "indexes", `{"prefix":["many"]}`)
 
 	// As the client of KeyVal sends it.
-	s.exactly(ok, "POST", "indexes", `{"prefix":["products"],"fields":["name"],"tokenize":"ascii"}`) // in place of the one before
+	s.exactly(ok, "POST", "indexes", `{"prefix":["products"],"fields":["name"],"tokenize":"ascii"}`) // replaces the one before
 	s.exactly(`[{"key":["products",3],"value":{"name":"Case","description":"for a smartphone","price":{"__type":"bigint","value":"9007199254740993"},"inStock":false},"versionstamp":"STAMP"}]`,
 		"POST", "search", `{"prefix":["products"],"query":"case","limit":5,"where":{"inStock":false}}`)
 	s.exactly(`[{"prefix":["products"],"fields":["name"],"tokenize":"ascii","status":"ready"}]`, "GET", "indexes", "")

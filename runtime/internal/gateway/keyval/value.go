@@ -16,14 +16,14 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/kvrest"
 )
 
-// The objects that stand for something, in JSON without white space. A quotation mark within a
-// string is escaped, so that none of them is found there.
+// The objects with a special meaning, in JSON without white space. Quotation marks within strings
+// are escaped, so these do not match in strings.
 var (
 	bigints = regexp.MustCompile(`\{"__type":"bigint","value":"(-?[0-9]+)"\}|\{"value":"(-?[0-9]+)","__type":"bigint"\}`)
 	nows    = regexp.MustCompile(`\{"\$now":true(?:,"\$?offset":(-?[0-9]{1,15}))?\}|\{"\$?offset":(-?[0-9]{1,15}),"\$now":true\}`)
 )
 
-// bigint returns the digits of a JSON text that is a bigint, as a number of JSON; "" if it is none.
+// bigint returns the digits of a bigint in JSON, as a JSON number; "" if the text is no bigint.
 func bigint(text []byte) string {
 	var b bytes.Buffer
 	if json.Compact(&b, text) != nil {
@@ -36,7 +36,7 @@ func bigint(text []byte) string {
 	return string(number(m))
 }
 
-// number returns the digits of a match as a number of JSON, which has no zeros in front.
+// number returns the digits of a match as a JSON number, which has no leading zeros.
 func number(m [][]byte) []byte {
 	text := append(m[1][:len(m[1]):len(m[1])], m[2]...)
 	rest, negative := bytes.CutPrefix(text, []byte{'-'})
@@ -49,7 +49,7 @@ func number(m [][]byte) []byte {
 	return rest
 }
 
-// integers puts numbers for the bigints in JSON without white space.
+// integers replaces the bigints in JSON without white space by numbers.
 func integers(text []byte) []byte {
 	if !bytes.Contains(text, []byte(`"__type":"bigint"`)) {
 		return text
@@ -57,8 +57,8 @@ func integers(text []byte) []byte {
 	return bigints.ReplaceAllFunc(text, func(m []byte) []byte { return number(bigints.FindSubmatch(m)) })
 }
 
-// document returns a value of a client as one of kv.commit: a bigint is an integer, one within a
-// document is a number of it, and {"$now":true} is the time.
+// document converts a client's value for kv.commit. A bigint becomes an integer, or a number within
+// a document, and {"$now":true} becomes the time.
 func document(raw host.Raw, place string, now time.Time) (v host.Raw, encoding string, err error) {
 	if len(raw) == 0 {
 		return nil, "", kvrest.Wrong(place, "%s is missing; null is one", place)
@@ -84,7 +84,7 @@ func document(raw host.Raw, place string, now time.Time) (v host.Raw, encoding s
 	return text, "", nil
 }
 
-// filter returns a filter of a client as one of kv.list; nil is none.
+// filter converts a client's filter for kv.list; nil means none.
 func filter(raw host.Raw) host.Raw {
 	var b bytes.Buffer
 	if len(raw) == 0 || json.Compact(&b, raw) != nil {
@@ -97,13 +97,13 @@ func appendBigint(b, digits []byte) []byte {
 	return append(append(append(b, `{"__type":"bigint","value":"`...), digits...), `"}`...)
 }
 
-// A shownValue is a value as clients see it.
+// A shownValue is a value in the form for clients.
 type shownValue struct {
 	raw      host.Raw
 	encoding string
 }
 
-// MarshalJSON writes integers of their own encoding, and integers that JavaScript's numbers cannot
+// MarshalJSON writes integers of an integer encoding, and integers that JavaScript's numbers cannot
 // hold, as bigints.
 func (v shownValue) MarshalJSON() ([]byte, error) {
 	switch v.encoding {
@@ -140,7 +140,7 @@ func appendShown(b, text []byte) []byte {
 	return b
 }
 
-// safe reports whether a number of JSON is no integer beyond maxSafe.
+// safe reports whether a JSON number is not an integer beyond maxSafe.
 func safe(token []byte) bool {
 	if len(token) < len("9007199254740991") || bytes.ContainsAny(token, ".eE") {
 		return true
@@ -149,14 +149,14 @@ func safe(token []byte) bool {
 	return err == nil && n <= maxSafe && n >= -maxSafe
 }
 
-// An entry is one as clients see it. Without a versionstamp there is none.
+// An entry is an entry in the form for clients. A missing entry has no versionstamp.
 type entry struct {
 	Key          shownKey    `json:"key"`
 	Value        *shownValue `json:"value"`
 	Versionstamp *string     `json:"versionstamp"`
 }
 
-// show returns an entry of a key, or that there is none.
+// show converts an entry of a key, or a missing one.
 func show(key kv.Key, e *kv.Entry) entry {
 	if e == nil {
 		return entry{Key: shownKey(key)}
@@ -175,8 +175,8 @@ func showAll(entries []kv.Entry) []entry {
 
 func stampOf(version uint64) string { return hex.EncodeToString(kv.Stamp(version)) }
 
-// versionOf returns the version that a versionstamp is of. One that no entry can have is that of
-// none.
+// versionOf returns the version of a versionstamp. An impossible versionstamp becomes a version
+// that no entry has.
 func versionOf(stamp string) uint64 {
 	n, err := strconv.ParseUint(strings.TrimSuffix(stamp, "0000"), 16, 64)
 	if err != nil || n == 0 || stampOf(n) != stamp {
@@ -185,7 +185,7 @@ func versionOf(stamp string) uint64 {
 	return n
 }
 
-// lifetime checks a time to live in milliseconds; nil is none.
+// lifetime checks a time to live in milliseconds; nil means none.
 func lifetime(ms *json.Number, place string) (*int64, error) {
 	if ms == nil {
 		return nil, nil

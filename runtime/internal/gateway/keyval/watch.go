@@ -35,14 +35,14 @@ func watchedKeys(params map[string]string) ([]kv.Key, error) {
 	return paramKeys(params["keys"], "keys")
 }
 
-// prefix answers GET api/watch/prefix. A limit bounds what is there at first, and not what changes.
+// prefix answers GET api/watch/prefix. A limit bounds the first entries, not the changes.
 func (w watcher) prefix(r *kvrest.Request) error {
 	params, err := r.Params("prefix", "prefixes", "initial", "limit")
 	if err != nil {
 		return err
 	}
 	paths := params["prefix"]
-	if more := params["prefixes"]; more != "" { // as the client of KeyVal says it
+	if more := params["prefixes"]; more != "" { // from the client of KeyVal
 		if paths != "" {
 			return kvrest.Wrong("prefixes", "there are both prefix and prefixes")
 		}
@@ -69,7 +69,7 @@ func (w watcher) prefix(r *kvrest.Request) error {
 	return w.watch(r, c, limit)
 }
 
-// watch sends changes, of the entries that are there at first up to most.
+// watch sends changes, after up to most of the existing entries.
 func (w watcher) watch(r *kvrest.Request, c kv.Watching, most int) error {
 	events, err := r.Events()
 	if err != nil {
@@ -118,7 +118,7 @@ func changed(changes []kv.Change) []entry {
 	return list
 }
 
-// seen returns the version that a client says it has seen, 0 for none.
+// seen returns the version that a client has seen, 0 for none.
 func seen(stamp string) uint64 {
 	if stamp == "" {
 		return 0
@@ -169,9 +169,9 @@ type sighting struct {
 	version uint64
 }
 
-// known reads the versionstamps that pollPrefix has answered: KEY:VERSIONSTAMP with commas between,
-// where a key is written as the native interface writes paths, so that each has a form of its own.
-// They are by stored key.
+// known reads the versionstamps of an answer of pollPrefix: KEY:VERSIONSTAMP, separated by commas.
+// Keys are written like paths of the native interface, so each has one form. The map is by stored
+// key.
 func known(text string, prefix kv.Key) (order []string, all map[string]sighting, err error) {
 	all = make(map[string]sighting)
 	if text == "" {
@@ -193,7 +193,7 @@ func known(text string, prefix kv.Key) (order []string, all map[string]sighting,
 			packed, err = key.Pack()
 		}
 		rest, under := bytes.CutPrefix(packed, start)
-		if under = under && (len(rest) == 0 || rest[0] != 0xFF); err != nil || !under { // 0xFF goes on with a string
+		if under = under && (len(rest) == 0 || rest[0] != 0xFF); err != nil || !under { // 0xFF continues a string
 			return nil, nil,
 				kvrest.Wrong("versionstamps",
 					"versionstamps: %.80q is not KEY:VERSIONSTAMP of an earlier answer about this prefix", pair)
@@ -203,9 +203,9 @@ func known(text string, prefix kv.Key) (order []string, all map[string]sighting,
 	return order, all, nil
 }
 
-// pollPrefix answers GET api/watch/prefix/poll: what is different from what the client has seen. It
-// looks at the first entries of the prefix and at the ones that the client names. So an entry that
-// moves away from the first is not said to be deleted.
+// pollPrefix answers GET api/watch/prefix/poll with the differences from the client's state. It
+// reads the first entries of the prefix and the entries that the client names. So an entry that is
+// no longer among the first is not reported as deleted.
 func pollPrefix(r *kvrest.Request) (any, error) {
 	params, err := r.Params("prefix", "versionstamps", "limit")
 	if err != nil {
@@ -227,7 +227,7 @@ func pollPrefix(r *kvrest.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What is new is among the first. It is read together with the rest.
+	// New entries are among the first. They are read together with the rest.
 	page := kv.ListInput{Selection: kv.Selection{Prefix: within}, Limit: limit, KeysOnly: true}
 	var first kv.ListOutput
 	if err := r.Do(host.KVList, &page, &first); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
-// Queue is the queue of the actor that messages of clients go to.
+// Queue is the actor's queue for messages of clients.
 const Queue = "kv"
 
 // The limits of an Enqueue, which clients rely on.
@@ -23,7 +23,7 @@ const (
 	maxPauses  = 10
 )
 
-// translate returns a message whose body is what the payload is in JSON.
+// translate sets a message from e. Its body is the payload in JSON.
 func (e *enqueue) translate(to *host.QueueMessageInput, now time.Time) (err error) {
 	if len(e.payload) > maxValue {
 		return host.OverLimit("bytes of the payload", maxValue, int64(len(e.payload)))
@@ -32,7 +32,7 @@ func (e *enqueue) translate(to *host.QueueMessageInput, now time.Time) (err erro
 	if err != nil {
 		return refused("the payload is not serialized by V8")
 	}
-	// A deadline that has passed is now. The comparison is of milliseconds, which cannot overflow.
+	// A past deadline counts as now. The comparison in milliseconds cannot overflow.
 	ms := e.deadlineMS - now.UnixMilli()
 	if e.deadlineMS > 0 && ms > maxDelay.Milliseconds() {
 		return refused("the deadline is more than 30 days from now")
@@ -75,7 +75,7 @@ func fromJSON(text []byte) (host.Raw, error) {
 	return cbor.Marshal(numbers(v))
 }
 
-// numbers replaces the numbers of decoded JSON by those of Go.
+// numbers replaces the numbers in decoded JSON by Go's numbers.
 func numbers(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

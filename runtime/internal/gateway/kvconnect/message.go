@@ -26,7 +26,7 @@ const (
 	encodingBytes = 3
 )
 
-// A readRange asks for entries with start <= key < end.
+// A readRange is a request for entries with start <= key < end.
 type readRange struct {
 	start, end []byte
 	limit      int32
@@ -63,7 +63,7 @@ type enqueue struct {
 	backoffMS         []uint32
 }
 
-// An entry is an entry of the answer.
+// An entry is an entry of an answer.
 type entry struct {
 	key          []byte
 	value        kvValue
@@ -73,8 +73,8 @@ type entry struct {
 // errWire is the error for a message that is not of the protocol.
 var errWire = errors.New("the body is not a message of the protocol")
 
-// fields calls f for each field of a message, in the order in which they come. data is the content
-// of a field of bytes, n the number of any other. f ignores the fields that it does not know.
+// fields calls f for each field of a message, in order. data is the content of a field of bytes, n
+// the number of other fields. f ignores unknown fields.
 func fields(b []byte, f func(number protowire.Number, kind protowire.Type, data []byte, n uint64) error) error {
 	for len(b) > 0 {
 		number, kind, size := protowire.ConsumeTag(b)
@@ -103,16 +103,15 @@ func fields(b []byte, f func(number protowire.Number, kind protowire.Type, data 
 	return nil
 }
 
-// A field is where a field of a message goes: exactly one of the pointers is set.
+// A field is the destination of a message's field: exactly one of the pointers is set.
 type field struct {
 	bytes *[]byte
 	int32 *int32
 	int64 *int64
 	bool  *bool
-	// each takes a field of bytes.
+	// each handles a field of bytes.
 	each func(data []byte) error
-	// packed takes numbers, whether they come one by one or together, and one more than there may
-	// be.
+	// packed collects numbers, sent one by one or together, up to one more than allowed.
 	packed *[]uint32
 	most   int
 }
@@ -158,7 +157,7 @@ func parse(b []byte, known map[protowire.Number]field) error {
 	})
 }
 
-// appended takes each message of a repeated field into a list, of which it may have so many.
+// appended returns a field that appends each message of a repeated field to a list of up to most.
 func appended[T any](list *[]T, most int, what string, read func(b []byte, to *T) error) field {
 	return field{each: func(data []byte) error {
 		if len(*list) == most {
@@ -226,7 +225,7 @@ func appendVarint(b []byte, number protowire.Number, n uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, number, protowire.VarintType), n)
 }
 
-// appendSnapshotReadOutput appends a SnapshotReadOutput: what was read is strongly consistent.
+// appendSnapshotReadOutput appends a SnapshotReadOutput. Its reads are strongly consistent.
 func appendSnapshotReadOutput(b []byte, ranges [][]entry) []byte {
 	for _, entries := range ranges {
 		size := 0
@@ -242,7 +241,7 @@ func appendSnapshotReadOutput(b []byte, ranges [][]entry) []byte {
 	return appendVarint(appendVarint(b, 4, 1), 8, readSuccess)
 }
 
-// fieldSize is the size of a field of bytes, whose number is below 16.
+// fieldSize returns the size of a field of bytes, whose number must be below 16.
 func fieldSize(n int) int { return 1 + protowire.SizeBytes(n) }
 
 func (e *entry) size() int {

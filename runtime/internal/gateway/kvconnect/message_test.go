@@ -27,7 +27,7 @@ var (
 	aliceValue = "ff0f6f22016e49027b01"
 )
 
-// Requests as the client of npm sends them.
+// Requests of the npm client.
 func TestRequestsAreRead(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -41,7 +41,7 @@ func TestRequestsAreRead(t *testing.T) {
 			checks: []check{{key: unhex(t, "026100")}}, mutations: []mutation{{key: unhex(t, "026100"),
 				kind: mutationDelete, sumMin: []byte{}, sumMax: []byte{}}},
 		}},
-		// The pauses come together or one by one, and a field that nobody knows is passed over.
+		// The pauses come together or one by one, and unknown fields are skipped.
 		{"1a11 0a01ff 1005 1a05 02646c7100 2203 64c801", atomicWrite{enqueues: []enqueue{
 			{payload: []byte{0xFF}, deadlineMS: 5, keysIfUndelivered: [][]byte{unhex(t, "02646c7100")}, backoffMS: []uint32{100, 200}},
 		}}},
@@ -86,8 +86,8 @@ func TestMessagesThatAreNoneAreRefused(t *testing.T) {
 	}
 }
 
-// Messages whose repeated fields have millions of elements take a bounded memory. A schedule that
-// is too long is not kept.
+// Messages whose repeated fields have millions of elements take a bounded memory. Too long a
+// schedule is not kept.
 func TestLongMessagesTakeBoundedMemory(t *testing.T) {
 	const size = 16 << 20
 	read := func(b []byte) error { return errOf(parseSnapshotRead(b)) }
@@ -115,7 +115,7 @@ func TestLongMessagesTakeBoundedMemory(t *testing.T) {
 	}
 }
 
-// Whatever comes is refused as a fault of the client, or is a commit that the store understands.
+// Any bytes are refused as a fault of the client, or are a commit that the store can decode.
 func FuzzAtomicWrite(f *testing.F) {
 	for _, text := range []string{
 		"122a 0a0e" + aliceKey + "120e0a0a" + aliceValue +

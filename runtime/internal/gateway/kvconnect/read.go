@@ -43,14 +43,14 @@ func (s *store) snapshotRead(ctx context.Context, body []byte) ([]byte, error) {
 		}
 	}
 	out := make([][]entry, len(ranges))
-	if len(asked) > 0 || len(ranges) > 0 && token.Of(ctx) != nil { // the node refuses a token that may not read
+	if len(asked) > 0 || len(ranges) > 0 && token.Of(ctx) != nil { // the node checks the right read of a token
 		var listed struct{ Pages []page }
 		if err := s.call(ctx, host.KVListMany, &in, &listed); err != nil {
 			return nil, err
 		}
 		for i := range listed.Pages {
 			p, r := &listed.Pages[i], asked[i]
-			// A client takes a short page for the last one.
+			// For a client, a short page is the last one.
 			if p.Cursor != "" && len(p.Entries) < int(ranges[r].limit) {
 				return nil, refused("ranges[%d]: its entries are too large to be read together; ask for fewer", r)
 			}
@@ -72,8 +72,8 @@ func (r *readRange) check() error {
 	return nil
 }
 
-// clip leaves out what the token of the client is not for. A client asks for one entry by a range
-// without a proper end, so to refuse the range would refuse the entry.
+// clip limits the range to the prefix of the client's token. A client reads one entry with a range
+// whose end is too far, so refusing the range would refuse the entry.
 func (r *readRange) clip(g *token.Grant) {
 	if g == nil {
 		return
@@ -87,7 +87,7 @@ func (r *readRange) clip(g *token.Grant) {
 	}
 }
 
-// list asks for the entries of a range that is not empty.
+// list returns the input of kv.list for a range that is not empty.
 func (r *readRange) list() kv.ListInput {
 	l := kv.ListInput{Limit: int(r.limit), Reverse: r.reverse}
 	if len(r.start) > 0 {
@@ -97,7 +97,7 @@ func (r *readRange) list() kv.ListInput {
 	return l
 }
 
-// A page is what is needed of a kv.ListOutput in CBOR.
+// A page has the needed members of a kv.ListOutput in CBOR.
 type page struct {
 	Entries []struct {
 		Key      kv.Key
@@ -116,14 +116,14 @@ func (p *page) translate() ([]entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		encoding, _ := host.ParseEncoding(e.Encoding) // otherwise it has none
+		encoding, _ := host.ParseEncoding(e.Encoding) // an unknown one counts as none
 		entries[i] = entry{key, translate(value.Value{Encoding: encoding, Data: e.Value}), kv.Stamp(e.Version)}
 	}
 	return entries, nil
 }
 
-// translate returns a value as clients of Deno KV read it. One that V8 cannot hold (few can be
-// stored) is its stored bytes.
+// translate converts a value for clients of Deno KV. A value that V8 cannot hold, which is rare,
+// becomes its stored bytes.
 func translate(v value.Value) kvValue {
 	switch v.Encoding {
 	case host.EncodedV8:

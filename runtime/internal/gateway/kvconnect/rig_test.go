@@ -21,7 +21,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/v8"
 )
 
-// A database is what a client of Deno KV has opened.
+// A database is an open database of a Deno KV client.
 type database struct {
 	*gatewaytest.Store
 	base   *url.URL // of the data path
@@ -56,7 +56,7 @@ func (d *database) ask(path, body string, headers ...string) *httptest.ResponseR
 	return d.exchange(http.MethodPost, path, body, header)
 }
 
-// open exchanges metadata.
+// open does the metadata exchange.
 func (d *database) open(path string, headers ...string) {
 	d.T.Helper()
 	w := d.ask(path, `{"supportedVersions":[1,2,3]}`, headers...)
@@ -82,7 +82,7 @@ func (d *database) send(operation string, body []byte) *httptest.ResponseRecorde
 	return d.exchange(http.MethodPost, d.base.String()+"/"+operation, string(body), d.header)
 }
 
-// message writes a message: numbers and bytes by the numbers of their fields. A nil is left out.
+// message encodes a message from pairs of field number and value. A nil is omitted.
 func message(fields ...any) (b []byte) {
 	for i := 0; i < len(fields); i += 2 {
 		number := protowire.Number(fields[i].(int))
@@ -116,12 +116,12 @@ func u64(n uint64) []byte { return binary.LittleEndian.AppendUint64(nil, n) }
 
 func bigint(n int64) []byte { return v8.FromInteger(big.NewInt(n)) }
 
-// mutate is a mutation of an AtomicWrite. more has further fields of it.
+// mutate encodes a mutation of an AtomicWrite. more has further fields.
 func mutate(kind int, key []byte, encoding int, value []byte, more ...any) []byte {
 	return message(2, message(append([]any{1, key, 2, message(1, value, 2, encoding), 3, kind}, more...)...))
 }
 
-// commit does an AtomicWrite, and returns its versionstamp, or the checks that failed as text.
+// commit sends an AtomicWrite, and returns its versionstamp, or the failed checks as text.
 func (d *database) commit(parts ...[]byte) string {
 	d.T.Helper()
 	w := d.send("atomic_write", bytes.Join(parts, nil))
@@ -133,13 +133,13 @@ func (d *database) commit(parts ...[]byte) string {
 	return fmt.Sprint("failed ", failed[1:])
 }
 
-// refuse wants an AtomicWrite to be refused with a text.
+// refuse checks that an AtomicWrite is refused with a text.
 func (d *database) refuse(status int, text string, parts ...[]byte) {
 	d.T.Helper()
 	d.refused(d.send("atomic_write", bytes.Join(parts, nil)), status, text)
 }
 
-// refused wants a request to have been refused with a text.
+// refused checks that a request was refused with a text.
 func (d *database) refused(w *httptest.ResponseRecorder, status int, text string) {
 	d.T.Helper()
 	plain := w.Header().Get("Content-Type") == "text/plain; charset=utf-8"
@@ -147,12 +147,12 @@ func (d *database) refused(w *httptest.ResponseRecorder, status int, text string
 		"%d %s %q, not %d %q", w.Code, w.Header(), w.Body, status, text)
 }
 
-// bounds is a range of a SnapshotRead.
+// bounds encodes a range of a SnapshotRead.
 func bounds(start, end []byte, limit int, reverse int) []byte {
 	return message(1, message(1, start, 2, end, 3, limit, 4, reverse))
 }
 
-// read reads ranges, and returns of each the keys in hex with the encoding and value.
+// read reads ranges, and returns for each the keys in hex with the encoding and value.
 func (d *database) read(ranges ...[]byte) [][]string {
 	d.T.Helper()
 	w := d.send("snapshot_read", bytes.Join(ranges, nil))
@@ -204,7 +204,7 @@ var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
 // errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
 
-// same is an error unless got is want. where says of what.
+// same reports an error unless got is want. where names the value.
 func same[T comparable](t testing.TB, got, want T, where ...any) {
 	if got != want {
 		t.Helper()

@@ -28,28 +28,27 @@ type Handler struct {
 	Call func(context.Context, *host.Request) (host.Reply, error)
 	// Watch follows entries of an actor.
 	Watch func(context.Context, host.Address, kv.Watching) (kv.Watch, error)
-	// Operation says what calling a method of an actor of a type means to Authorize.
+	// Operation returns the operation, for Authorize, of a method of an actor type.
 	Operation func(typ, method string) serve.Operation
 }
 
-// validity is how long a client uses the answer to a metadata exchange. Its token is then the same
-// as before, which is what clients rely on: the call that exchanges metadata anew still has the old
-// token.
+// validity is how long a client uses the answer to a metadata exchange. The next answer has the
+// same token, because the call of that exchange still uses the old one.
 const validity = time.Hour
 
-// longReply is from where on the answers of all clients together are bounded.
+// longReply is the size from which an answer counts against the memory for all clients.
 const longReply = 64 << 10
 
 // maxMetadata bounds the body of a metadata exchange in bytes.
 const maxMetadata = 4 << 10
 
 // coalesced is the size of bodies that a client of Deno sends together with their header. It sends
-// a longer one apart, and TCP holds that back until the header is acknowledged, which takes 40 ms
+// a longer body separately, and TCP delays that until the header is acknowledged. That takes 40 ms
 // unless something is sent to the client.
 const coalesced = 256
 
-// Serve answers a POST to a database: to its own address if operation is "", and otherwise of an
-// operation on its data.
+// Serve answers a POST to a database: the metadata exchange if operation is "", else an operation
+// on its data.
 func (h *Handler) Serve(x *serve.Exchange, a host.Address, operation string) {
 	x.Count(a.Type, serve.LabelBuiltin)
 	if operation == "watch" {
@@ -77,9 +76,9 @@ func (h *Handler) Serve(x *serve.Exchange, a host.Address, operation string) {
 	kind := "application/x-protobuf"
 	switch operation {
 	case "":
-		kind = "application/json" // and no charset: the client of npm compares it
+		kind = "application/json" // without charset: the npm client compares it
 		run = func(ctx context.Context, body []byte) ([]byte, error) {
-			// A client that cannot read is told now, and not by its first read.
+			// A client that may not read gets the error now, not at its first read.
 			if err := s.call(ctx, host.KVListMany, &kv.ListManyInput{Lists: []kv.ListInput{}},
 				new(kv.ListManyOutput)); err != nil {
 				return nil, err
@@ -90,7 +89,7 @@ func (h *Handler) Serve(x *serve.Exchange, a host.Address, operation string) {
 		run = s.snapshotRead
 	case "atomic_write":
 		run = s.atomicWrite
-	case "watch": // it lasts, and answers by itself
+	case "watch": // lasts, and answers by itself
 	default:
 		fail(x, host.Errorf(host.NotFound, "there is no operation %.40q", operation), operation)
 		return
@@ -131,10 +130,10 @@ func (h *Handler) Serve(x *serve.Exchange, a host.Address, operation string) {
 	header.Set("Content-Type", kind)
 	header.Set("Content-Length", strconv.Itoa(len(out)))
 	x.Begin(http.StatusOK)
-	x.W.Write(out) // an error means that the client is gone, which needs no answer
+	x.W.Write(out) // an error means that the client is gone
 }
 
-// fail answers with a text, and with a status that says whether the client is to try again.
+// fail answers with a text, and with a status that says whether the client must try again.
 func fail(x *serve.Exchange, e *host.Error, operation string) {
 	status := serve.Status(e.Code)
 	switch e.Code {
@@ -145,7 +144,7 @@ func fail(x *serve.Exchange, e *host.Error, operation string) {
 	case host.Overloaded:
 		status = http.StatusServiceUnavailable
 	case host.DeadlineExceeded:
-		if operation == "atomic_write" { // it may have happened, and doing it twice may be wrong
+		if operation == "atomic_write" { // it may be done, and must not be done twice
 			status = http.StatusRequestTimeout
 		}
 	}
@@ -156,7 +155,7 @@ func refused(format string, args ...any) *host.Error {
 	return host.Errorf(host.InvalidArgument, format, args...)
 }
 
-// within names the element of a list that an error is about.
+// within adds the element of a list to an error about it.
 func within(err error, list string, i int) error {
 	e, ok := errors.AsType[*host.Error](err)
 	if !ok {
@@ -176,7 +175,7 @@ var encoding = func() cbor.EncMode {
 	return m
 }()
 
-// A store is that of one actor.
+// A store is the store of one actor.
 type store struct {
 	*Handler
 	x       *serve.Exchange
@@ -193,7 +192,7 @@ func (s *store) call(ctx context.Context, method string, in, out any) error {
 	if err != nil {
 		return err
 	}
-	if n := len(reply.Output); n > longReply { // it is decoded, and encoded again
+	if n := len(reply.Output); n > longReply { // it is decoded, and encoded again, in memory
 		if e := s.x.Hold(2 * n); e != nil {
 			return e
 		}
@@ -204,7 +203,7 @@ func (s *store) call(ctx context.Context, method string, in, out any) error {
 // databases is the name space of the ids of databases.
 var databases = uuid.MustParse("7a1f1d0e-3f0b-5b53-9c5e-0d6a6e0c1c1b")
 
-// id names the database: the same for an address on each node and after each start.
+// id returns the id of the database: the same for an address on each node and after each start.
 func (s *store) id() string {
 	name := []byte(s.address.Type)
 	for _, part := range s.address.Key {
@@ -213,7 +212,7 @@ func (s *store) id() string {
 	return uuid.NewSHA1(databases, name).String()
 }
 
-// checkHeader checks that a request is in a version that is known, and about this database.
+// checkHeader checks that a request has a known version, and the id of this database.
 func (s *store) checkHeader(h http.Header) *host.Error {
 	if v := h.Get("X-Denokv-Version"); v != "2" && v != "3" {
 		return refused("the header x-denokv-version is %.40q; the versions 2 and 3 are known", v)
@@ -228,7 +227,7 @@ func (s *store) checkHeader(h http.Header) *host.Error {
 func (s *store) metadata(r *http.Request, body []byte, now time.Time) ([]byte, error) {
 	in := struct {
 		SupportedVersions []int `json:"supportedVersions"`
-	}{[]int{1}} // of a client that does not say it
+	}{[]int{1}} // for a client that does not send it
 	if len(body) > 0 {
 		in.SupportedVersions = nil
 		if err := json.Unmarshal(body, &in); err != nil {
@@ -258,8 +257,8 @@ func (s *store) metadata(r *http.Request, body []byte, now time.Time) ([]byte, e
 	})
 }
 
-// credential is the token that the client came with: it is checked again with each request. A node
-// without tokens takes any.
+// credential returns the token of the request, which each later request must have. A node without
+// tokens accepts any.
 func credential(h http.Header) string {
 	scheme, token, _ := strings.Cut(h.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "bearer") {
@@ -268,8 +267,8 @@ func credential(h http.Header) string {
 	return cmp.Or(strings.TrimSpace(token), "none")
 }
 
-// endpoint is the path of the database from the URL of a request, which may be its short form. It
-// is relative, so that it also holds behind a proxy that adds a prefix.
+// endpoint returns the path of the database, relative to the URL of a request, which may be the
+// short form. A relative path also works behind a proxy that adds a prefix.
 func (s *store) endpoint(from *url.URL) string {
 	var b strings.Builder
 	for range strings.Count(from.EscapedPath(), "/") - 1 {

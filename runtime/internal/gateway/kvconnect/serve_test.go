@@ -128,7 +128,7 @@ func TestRangesAreRead(t *testing.T) {
 	}{
 		{bounds(nil, end, 1000, 0), all}, {bounds([]byte{}, end, 3, 0), all[:3]},
 		{bounds(nil, end, 2, 1), []string{all[6], all[5]}}, {bounds(key("a"), end, 1, 0), all[1:2]},
-		{bounds(key("a", "none"), end, 1, 0), all[2:3]}, // a get of a key that is not there reads the next
+		{bounds(key("a", "none"), end, 1, 0), all[2:3]}, // a get of a missing key reads the next
 		{bounds(key("a"), append(key("a"), 0xFF), 9, 0), all[1:3]}, {bounds([]byte{2}, []byte{3}, 9, 0), all[1:4]},
 		{bounds([]byte("\x02a"), []byte("\x02a\x00\x21"), 9, 0), all[1:2]},
 		{bounds(key("b"), key("a"), 9, 0), []string{}}, {bounds(key("a"), key("a"), 9, 0), []string{}},
@@ -158,7 +158,7 @@ func TestRangesAreRead(t *testing.T) {
 	}
 }
 
-// The client of npm takes a page that is shorter than its limit for the last one.
+// For the npm client, a page shorter than its limit is the last one.
 func TestPagesAreFilled(t *testing.T) {
 	d := open(t, serve.Options{})
 	value := bytes.Repeat([]byte{7}, 65536)
@@ -171,13 +171,13 @@ func TestPagesAreFilled(t *testing.T) {
 	}
 	got := d.read(bounds(nil, []byte{0xFF}, 108, 0))
 	errorIf(t, len(got[0]) != 108, "a page of %d entries", len(got[0]))
-	d.Front.Memory.Add(250 << 20) // what other clients wait for
+	d.Front.Memory.Add(250 << 20) // as if other clients used it
 	d.refused(d.send("snapshot_read", bounds(nil, []byte{0xFF}, 108, 0)), 503, "")
 	d.Front.Memory.Add(-250 << 20)
 	same(t, d.Front.Memory.Used(), 0)
 }
 
-// What other interfaces have written is read as values of JavaScript.
+// Values of other interfaces are read as JavaScript values.
 func TestValuesOfOtherEncodingsAreTranslated(t *testing.T) {
 	d := open(t, serve.Options{})
 	b, err := v8.FromJSON([]byte(`{"a":[1,-1.5,"x",null,true]}`))
@@ -203,7 +203,7 @@ func TestValuesOfOtherEncodingsAreTranslated(t *testing.T) {
 	}
 }
 
-// What is the node's fault ends in a status after which clients try again, and tells nothing of it.
+// A fault of the node has a status after which clients try again, and shows no details.
 func TestFaultsOfTheNodeStayInside(t *testing.T) {
 	d := open(t, serve.Options{})
 	for _, c := range []struct {
@@ -222,7 +222,7 @@ func TestFaultsOfTheNodeStayInside(t *testing.T) {
 	}
 }
 
-// A client of Deno waits for a sign of the server before it sends a long body over HTTP/2.
+// A client of Deno waits for an answer of the server before it sends a long body over HTTP/2.
 func TestLongBodiesOverHTTP2AreAskedFor(t *testing.T) {
 	d := open(t, serve.Options{})
 	server := httptest.NewUnstartedServer(nil)
@@ -249,15 +249,15 @@ func TestLongBodiesOverHTTP2AreAskedFor(t *testing.T) {
 	}
 }
 
-// An access is a way to an entry: how it is written there, and how it is read.
+// An access is one interface to an entry: how to write and how to read it.
 type access struct {
 	name  string
 	write func() // nil if it only reads
 	read  func() string
-	want  string // what is read contains it
+	want  string // the text read contains it
 }
 
-// The table of docs/http.md: each interface reads what was written through another.
+// The table of docs/http.md: each interface reads the values written through the others.
 func TestInterfacesShareOneStore(t *testing.T) {
 	d := open(t, serve.Options{})
 	via := func(verb, path, body string) string {
@@ -339,7 +339,7 @@ func TestInterfacesShareOneStore(t *testing.T) {
 	}
 }
 
-// watched is a Watch of keys.
+// watched encodes a Watch of keys.
 func watched(keys ...[]byte) (b []byte) {
 	for _, k := range keys {
 		b = append(b, message(1, message(1, k))...)
@@ -368,8 +368,8 @@ func (d *database) frames(server *httptest.Server, keys ...[]byte) *http.Respons
 	return w
 }
 
-// frame reads the next frame that is not empty, as text: for each key "gone", or the encoding and
-// the value.
+// frame reads the next non-empty frame, as text: for each key "gone", or the encoding and the
+// value.
 func frame(t *testing.T, w *http.Response) string {
 	t.Helper()
 	for {
@@ -401,7 +401,7 @@ func TestWatchTellsTheStatesOfKeys(t *testing.T) {
 	server := d.listen()
 	a, b, c := key("a"), key("b", int64(1)), key("c")
 	hello := v8.FromText("hello")
-	w := d.frames(server, a, b, a) // of an actor that is not there; one key twice
+	w := d.frames(server, a, b, a) // of an actor that does not exist; one key twice
 	want := func(w *http.Response, text string) {
 		t.Helper()
 		same(t, frame(t, w), text)
@@ -409,7 +409,7 @@ func TestWatchTellsTheStatesOfKeys(t *testing.T) {
 	want(w, "gone, gone, gone")
 	d.commit(mutate(set, a, isV8, hello), mutate(set, c, isBytes, nil))
 	want(w, fmt.Sprintf("01 %x, gone, 01 %x", hello, hello))
-	d.commit(mutate(set, c, isBytes, []byte{1})) // is not watched
+	d.commit(mutate(set, c, isBytes, []byte{1})) // not watched
 	d.commit(mutate(set, b, isU64, u64(7)), mutate(set, a, isBytes, []byte{1}))
 	want(w, "03 01, 02 0700000000000000, 03 01")
 	d.commit(mutate(remove, a, 0, nil), mutate(remove, a, 0, nil), mutate(set, b, isU64, u64(8)))
@@ -420,10 +420,10 @@ func TestWatchTellsTheStatesOfKeys(t *testing.T) {
 	}
 	d.commit(mutate(remove, b, 0, nil))
 	want(w, "gone, gone, gone")
-	late := d.frames(server, b, c, a, a, a, a, a, a, a, a) // as many keys as it may have
+	late := d.frames(server, b, c, a, a, a, a, a, a, a, a) // the most keys
 	want(late, "gone, 03 01"+strings.Repeat(", gone", 8))
 	must(t, d.Node.Destroy(context.Background(), host.Address{Type: "room", Key: []string{"a"}}))
-	io.Copy(io.Discard, late.Body) // it ends, and the client comes back
+	io.Copy(io.Discard, late.Body) // it ends, and the client reconnects
 	want(d.frames(server, b, c), "gone, gone")
 	d.Front.Drain()
 	if err := d.Front.Close(); err != nil || d.Front.Open() != 0 {
@@ -450,6 +450,6 @@ func TestWatchRefusesWhatItCannotWatch(t *testing.T) {
 	frame(t, first)
 	d.refused(d.send("watch", watched(key("a"))), 503, "")
 	first.Body.Close()
-	d.base = &url.URL{Path: "/actors/closed/a/-/kv"} // the id is that of another database
+	d.base = &url.URL{Path: "/actors/closed/a/-/kv"} // the id is of another database
 	d.refused(d.send("watch", watched(key("a"))), 400, "database-id")
 }

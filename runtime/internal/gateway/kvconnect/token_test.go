@@ -59,8 +59,8 @@ func (h *holder) send(ctx context.Context, verb, path, body string) *http.Respon
 	return res
 }
 
-// does makes a request and returns its status, and that of a WebSocket by its first message: 200 if
-// it goes on.
+// does makes a request and returns its status. For a WebSocket the first message decides: 200 if it
+// is no error.
 func (h *holder) does(verb, path, body string) (int, string) {
 	h.T.Helper()
 	ctx, cancel := context.WithTimeout(h.T.Context(), 2*time.Minute)
@@ -88,8 +88,7 @@ func (h *holder) does(verb, path, body string) (int, string) {
 	return res.StatusCode, string(text)
 }
 
-// Each interface refuses what the rights of a token and its prefix do not have, and a token that is
-// not valid.
+// Each interface refuses requests beyond the rights and prefix of a token, and an invalid token.
 func TestTokensHoldThroughEachInterface(t *testing.T) {
 	d := open(t, serve.Options{})
 	d.Call(host.KVCommit,
@@ -100,9 +99,9 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 		d.Call(host.KVSetIndex, `{"prefix":["cb","`+id+`"],"fields":[{"path":"name"}]}`)
 		d.Call(host.KVCommit, `{"mutations":[{"op":"put","key":["cb","`+id+`","n","k"],"value":"secret of `+id+`"}]}`)
 	}
-	const read, write, watch, never = "read", "write", "watch", "never" // with a prefix
+	const read, write, watch, never = "read", "write", "watch", "never" // tokens with a prefix
 	h := &holder{database: d, server: d.listen()}
-	// IN is where the token is good.
+	// IN stands for the instance in the token's prefix.
 	for _, c := range []struct{ rights, verb, path, body string }{
 		{read, "POST", "call/kv.get", `{"key":["cb","IN","n","k"]}`}, {read, "GET", "kv-entry?path=cb/IN/n/k", ""},
 		{write, "PUT", "kv-entry?path=cb/IN/n/y", "1"}, {write, "DELETE", "kv-entry?path=cb/IN/n/y", ""},
@@ -126,7 +125,7 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 		{read, "GET", "keyval/api/keys/paginate?prefix=cb/IN", ""},
 		{read, "POST", "keyval/api/keys/list", `{"prefix":["cb","IN"]}`},
 		{write, "PUT", "keyval/api/keys/cb/IN/n/y", `1`},
-		{read + write, "DELETE", "keyval/api/keys/cb/IN/n/y", ""}, // as all whose answer says what was there
+		{read + write, "DELETE", "keyval/api/keys/cb/IN/n/y", ""}, // as all whose answer shows the old state
 		{read + write, "POST", "keyval/api/keys/delete-batch", `{"keys":[["cb","IN","n","y"]]}`},
 		{read + write, "POST", "keyval/api/atomic", `{"checks":[{"key":["cb","IN","n","no"],"versionstamp":null}],"mutations":[]}`},
 		{read + write, "POST", "keyval/api/atomic", `{"mutations":[{"type":"sum","key":["cb","IN","n","n"],"value":1}]}`},
@@ -184,7 +183,7 @@ func TestTokensHoldThroughEachInterface(t *testing.T) {
 	}
 }
 
-// What is not the key-value store is not for tokens, with whatever rights.
+// Tokens open only the key-value store, with any rights.
 func TestTokensLeadNowhereElse(t *testing.T) {
 	d := open(t, serve.Options{})
 	d.Call(host.KVCommit, `{"mutations":[{"op":"put","key":["x"],"value":1}]}`)
@@ -213,8 +212,8 @@ func TestTokensLeadNowhereElse(t *testing.T) {
 	}
 }
 
-// A client of Deno KV asks for one entry by a range without a proper end: it gets what the token is
-// for.
+// A client of Deno KV reads one entry with a range whose end is too far. It gets only the entries
+// of the token.
 func TestRangesOfATokenEndWithItsPrefix(t *testing.T) {
 	d := open(t, serve.Options{Token: "of-the-node"})
 	var list []string
@@ -248,8 +247,8 @@ func TestRangesOfATokenEndWithItsPrefix(t *testing.T) {
 	errorIf(t, w.Code != http.StatusForbidden, "a token that may not read: %d %s", w.Code, w.Body)
 }
 
-// A hook sees which token a request has, and has the last word. The token of the node, and requests
-// without one, are as before.
+// A hook sees the token of a request, and has the last word. Requests with the token of the node,
+// or without one, are as before.
 func TestAHookHasTheLastWordOnTokens(t *testing.T) {
 	var asked []serve.AuthRequest
 	d := open(t, serve.Options{Token: "cairn_of-the-node", Authorize: func(_ context.Context, r serve.AuthRequest) error {
@@ -277,7 +276,7 @@ func TestAHookHasTheLastWordOnTokens(t *testing.T) {
 	}
 }
 
-// What follows changes over HTTP ends when its token is revoked.
+// A response that follows changes ends when its token is revoked.
 func TestResponsesThatLastEndWithTheirToken(t *testing.T) {
 	d := open(t, serve.Options{})
 	d.Call(host.KVCommit, `{"mutations":[{"op":"put","key":["x"],"value":1}]}`)

@@ -15,30 +15,30 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
-// maxWatched is how many keys one watch has.
+// maxWatched is how many keys one watch may have.
 const maxWatched = 10
 
 // maxWatch bounds the body of a Watch in bytes.
 const maxWatch = 32 << 10
 
-// keepAlive is how often a frame of length 0 comes while nothing changes. Clients give up on a
-// response that is silent.
+// keepAlive is how often to send a frame of length 0 while nothing changes. Clients give up on a
+// silent response.
 const keepAlive = 5 * time.Second
 
-// A watcher answers a Watch with frames: a length of 4 bytes, least first, and a WatchOutput. Each
-// has the states of all keys, as of one commit. The protocol lets a frame leave out what is as
-// before, and Deno takes that for absent.
+// A watcher answers a Watch with frames: a length of 4 bytes, little-endian, and a WatchOutput.
+// Each has the states of all keys, as of one commit. The protocol allows omitting unchanged states,
+// but Deno treats those as absent.
 type watcher struct {
 	*store
-	keys   [][]byte          // as the client named them, in its order
+	keys   [][]byte          // from the client, in its order
 	states map[string][]byte // of the keys: messages of the type WatchKeyOutput
 	bytes  int               // of the states
-	held   int               // bytes that count as those of the client
+	held   int               // bytes that count for the client
 	out    *serve.Writer
 }
 
-// watch answers a Watch until the client leaves or the gateway shuts down. Then the client comes
-// back by itself.
+// watch answers a Watch until the client leaves or the gateway shuts down. Then the client
+// reconnects by itself.
 func (s *store) watch(body []byte) {
 	x := s.x
 	w := &watcher{store: s, states: make(map[string][]byte)}
@@ -112,7 +112,7 @@ func (w *watcher) until(ctx context.Context, source kv.Watch) error {
 				return err
 			}
 		}
-		if c.More { // never of so few keys, unless memory is short
+		if c.More { // not for so few keys, unless memory is short
 			continue
 		}
 		if err := w.frame(); err != nil {
@@ -121,7 +121,7 @@ func (w *watcher) until(ctx context.Context, source kv.Watch) error {
 	}
 }
 
-// note keeps the state of a key.
+// note stores the state of a key.
 func (w *watcher) note(key []byte, stored *kv.Entry) error {
 	state := appendVarint(nil, 1, 1)
 	if stored != nil {
@@ -134,7 +134,7 @@ func (w *watcher) note(key []byte, stored *kv.Entry) error {
 	}
 	w.bytes += len(state) - len(w.states[string(key)])
 	w.states[string(key)] = state
-	if more := 2*w.bytes - w.held; more > 0 { // a frame has them, too
+	if more := 2*w.bytes - w.held; more > 0 { // a frame holds them, too
 		if e := w.x.Hold(more); e != nil {
 			return e
 		}
@@ -153,14 +153,14 @@ func (w *watcher) frame() error {
 	w.out.Buf = append(binary.LittleEndian.AppendUint32(w.out.Buf, uint32(size)), b...)
 	for _, key := range w.keys {
 		w.out.Buf = appendBytes(w.out.Buf, 2, w.states[string(key)])
-		if err := w.out.FlushFull(); err != nil { // each write has a time of its own
+		if err := w.out.FlushFull(); err != nil { // each write has its own deadline
 			return err
 		}
 	}
 	return w.out.Flush()
 }
 
-// translateEntry returns an entry whose value is the stored bytes.
+// translateEntry translates an entry whose value is the stored bytes.
 func translateEntry(key []byte, stored *kv.Entry) (*entry, error) {
 	var v struct {
 		Bytes []byte `json:"$bytes"`

@@ -15,7 +15,7 @@ import (
 // The limits of an AtomicWrite, which clients rely on.
 const (
 	maxKey             = 2_048
-	maxValue           = 65_536 // as it is stored
+	maxValue           = 65_536 // stored
 	maxChecks          = 10
 	maxMutations       = 1_000 // with enqueues
 	maxWrite           = 819_200
@@ -43,7 +43,7 @@ func (s *store) atomicWrite(ctx context.Context, body []byte) ([]byte, error) {
 	return appendAtomicWriteOutput(nil, kv.Stamp(out.Version), out.Failed), nil
 }
 
-// commit is the commit that an AtomicWrite asks for.
+// commit returns the commit of an AtomicWrite.
 func (w *atomicWrite) commit(now time.Time) (*kv.CommitInput, error) {
 	if n := len(w.mutations) + len(w.enqueues); n > maxMutations {
 		return nil, refused("there are %d mutations and enqueues; the limit is %d", n, maxMutations)
@@ -92,8 +92,8 @@ func (w *atomicWrite) size() (n int) {
 	return n
 }
 
-// keyOf reads a key. Only what each client of Deno KV can read is a key: a tuple of its types, in
-// the one form that it has.
+// keyOf reads a key. It accepts only keys that every client of Deno KV can read: a tuple of its
+// types, in its only form.
 func keyOf(b []byte) (kv.Key, error) {
 	if len(b) > maxKey {
 		return nil, host.OverLimit("bytes of the key", maxKey, int64(len(b)))
@@ -179,10 +179,10 @@ func (m *mutation) translate(to *kv.Mutation, now time.Time) (err error) {
 	return err
 }
 
-// bounds translates those of a sum.
+// bounds translates the bounds of a sum.
 func (m *mutation) bounds(to *kv.Mutation) error {
 	if len(m.sumMin)+len(m.sumMax) == 0 {
-		return nil // then there is nothing to clamp either
+		return nil // there is nothing to clamp either
 	}
 	if m.value.encoding != encodingV8 {
 		return refused("sum_min and sum_max do not apply to a KvU64")

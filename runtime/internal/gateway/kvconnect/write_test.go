@@ -76,14 +76,14 @@ func TestWritesAreCheckedAndDoneTogether(t *testing.T) {
 		d.refuse(c.status, c.text, c.body)
 	}
 	same(t, d.get(key("side")), "")
-	// A versionstamp is a last part of the key, in hexadecimal.
+	// The versionstamp becomes the last part of the key, in hexadecimal.
 	stamp := d.commit(mutate(setStamp, key("log"), isBytes, []byte("x")))
 	if got := d.get(key("log", hex.EncodeToString([]byte(stamp)))); got != "03 78" || d.get(key("log")) != "" {
 		t.Errorf("%q, and %q without the versionstamp", got, d.get(key("log")))
 	}
 }
 
-// Clients of Deno KV send tuples. Any other key would end each of their listings with an error.
+// Clients of Deno KV send tuples. Any other key would end their listings with an error.
 func TestKeysThatAreNoTuplesAreRefused(t *testing.T) {
 	d := open(t, serve.Options{})
 	for _, k := range [][]byte{
@@ -160,7 +160,7 @@ func TestEntriesExpire(t *testing.T) {
 			d.commit(mutate(set, key("never"), isBytes, nil, 4, never))
 		}
 		d.commit(mutate(set, a, isU64, u64(1), 4, now.Add(1500*time.Millisecond).UnixMilli()))
-		for _, kind := range []int{sum, most, least} { // numbers keep their end
+		for _, kind := range []int{sum, most, least} { // they keep the expiry
 			d.commit(mutate(kind, a, isU64, u64(1), 4, 0))
 		}
 		time.Sleep(1499 * time.Millisecond)
@@ -180,7 +180,7 @@ func TestEntriesExpire(t *testing.T) {
 	})
 }
 
-// A check or a mutation that fails sends nothing.
+// A failed check or mutation sends nothing.
 func TestMessagesAreSentWithTheirCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, serve.Options{})

@@ -1,8 +1,8 @@
-// Package kvrest has what interfaces to the key-value store of an actor share that speak JSON over
-// HTTP as another product does: routes, calls of built-in methods, bodies, parameters and errors.
+// Package kvrest has the shared parts of the interfaces of other products to an actor's key-value
+// store, in JSON over HTTP: routes, calls of built-in methods, bodies, parameters and errors.
 //
-//  1. A request does nothing but call built-in methods. Authorize is asked about each of them
-//     before it is called the first time.
+//  1. A request only calls built-in methods. Authorize is asked about each method before its first
+//     call.
 //  2. It is asked about the method of the route before anything else of the request is read.
 //  3. An error has the form and the status of the product.
 package kvrest

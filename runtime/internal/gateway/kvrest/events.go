@@ -14,12 +14,12 @@ type Events struct {
 	r    *Request
 	stay *serve.Stay
 	out  *serve.Writer
-	last time.Time // when something was written
-	gone bool      // the client did not take what was written
+	last time.Time // the time of the last write
+	gone bool      // the client did not read a write
 }
 
-// Events admits a response that lasts, which begins with Begin. Until then an error has its status.
-// The calls of the request end with it. The caller calls Done at its end.
+// Events admits a lasting response, which begins with Begin. Until then an error has its own
+// status. The calls of the request end with the response. The caller must call Done at its end.
 func (r *Request) Events() (*Events, error) {
 	s, fault := r.Front.Admit(r.R.Context(), serve.EventStream)
 	if fault != nil {
@@ -32,7 +32,7 @@ func (r *Request) Events() (*Events, error) {
 // Done ends the response.
 func (e *Events) Done() { e.stay.Done() }
 
-// Begin begins the response, and reports whether the client is there.
+// Begin begins the response, and reports whether the client is still connected.
 func (e *Events) Begin() bool {
 	e.out = e.r.Exchange.Stream("text/event-stream")
 	e.out.Buf = append(e.out.Buf, "retry: 2000\n\n"...)
@@ -44,12 +44,12 @@ func (e *Events) Beat() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(e.r.ctx, e.Quiet())
 }
 
-// Quiet is how long nothing needs to be written.
+// Quiet returns the time until something must be written.
 func (e *Events) Quiet() time.Duration {
 	return max(time.Until(e.last.Add(e.r.Front.Limits.Heartbeat)), 0)
 }
 
-// Send sends an event, with an id unless that is "", and reports whether the client takes it.
+// Send sends an event, with an id unless that is "", and reports whether the client accepted it.
 func (e *Events) Send(name, id string, v any) bool {
 	text, err := encode(v)
 	if err != nil {
@@ -71,7 +71,7 @@ func (e *Events) Send(name, id string, v any) bool {
 	return e.flush()
 }
 
-// Ping sends a ping if one is due, and reports whether the client is there.
+// Ping sends a ping if one is due, and reports whether the client is still connected.
 func (e *Events) Ping() bool {
 	if e.Quiet() > 0 {
 		return e.r.ctx.Err() == nil
@@ -88,8 +88,8 @@ func (e *Events) flush() bool {
 	return true
 }
 
-// End tells the client why the response ends, unless the client is gone: because of the error, or
-// of a shutdown.
+// End sends the reason for the end of the response, which is err or a shutdown, unless the client
+// is gone.
 func (e *Events) End(err error) {
 	switch {
 	case e.stay.Closing():
@@ -104,7 +104,7 @@ func (e *Events) End(err error) {
 		return
 	}
 	e.out.Buf = serve.AppendEvent(e.out.Buf, "error", text)
-	e.out.FlushLast() // there is nothing to do about an error
+	e.out.FlushLast() // an error is ignored
 }
 
 // Ended reports whether an error only says that it is time for a ping.

@@ -17,14 +17,14 @@ import (
 type Interface struct {
 	// Call calls a method of an actor.
 	Call func(context.Context, *host.Request) (host.Reply, error)
-	// Operation says what calling a method of an actor of a type means to Authorize.
+	// Operation returns the operation, for Authorize, of a method of an actor type.
 	Operation func(typ, method string) serve.Operation
 	// Routes are in the order in which they are tried.
 	Routes []Route
-	// Observe, if not nil, is called with the name and the error of each request that was
-	// authorized, of a route with a name.
+	// Observe, if not nil, is called for each authorized request of a route with a name, with that
+	// name and the error.
 	Observe func(r *Request, operation string, err error)
-	// Form is that of errors, and Status says their status.
+	// Form converts errors, and Status returns their HTTP status.
 	Form   func(*host.Error) any
 	Status func(host.Code) int
 }
@@ -32,30 +32,30 @@ type Interface struct {
 // A Route answers one method of HTTP on some paths. It has an Answer or a Stream.
 type Route struct {
 	Verb string
-	// Path has names between slashes. The segment "*" stands for any one, and at the end "**" for
+	// Path has names between slashes. The segment "*" matches any one segment, and "**" at the end
 	// one or more.
 	Path string
-	// Method is the built-in method that Authorize is asked about first.
+	// Method is the built-in method of the first question to Authorize.
 	Method string
-	// Answer returns what is answered as JSON, or a Text, with Status, 200 if it is 0.
+	// Answer returns the answer, for JSON, or a Text. Its status is Status, or 200 if that is 0.
 	Answer func(*Request) (any, error)
 	Status int
-	// Counted names the operation that requests with an Answer are observed as; "" is none.
+	// Counted is the operation for Observe of requests with an Answer; "" means none.
 	Counted string
-	// Stream answers by itself, until the response ends. An error is answered, unless the response
+	// Stream answers by itself, until the response ends. Its error is answered, unless the response
 	// has begun.
 	Stream func(*Request) error
-	// Label is what a Stream is counted as.
+	// Label is the label of a Stream in metrics.
 	Label serve.Label
-	// Effect: a GET changes something. So HEAD is refused, and pages of other sites need an Origin
-	// that is allowed.
+	// Effect: a GET changes something. So HEAD is refused, and pages of other sites need an allowed
+	// Origin.
 	Effect bool
 }
 
 // Text is an answer that is not JSON.
 type Text struct{ Type, Body string }
 
-// match returns the segments of a path that stand for the stars of the route.
+// match returns the segments of a path that match the stars of the route.
 func (rt *Route) match(path []string) (stars []string, ok bool) {
 	rest := rt.Path
 	for i := range path {
@@ -79,24 +79,23 @@ func (rt *Route) match(path []string) (stars []string, ok bool) {
 type Request struct {
 	*serve.Exchange
 	Address host.Address
-	// Stars are the segments of the path that stand for the stars of the route.
+	// Stars are the segments of the path that match the stars of the route.
 	Stars []string
 
 	of      *Interface
 	ctx     context.Context
-	allowed []string // methods that Authorize was asked about
+	allowed []string // methods that Authorize has allowed
 }
 
 // Context bounds how long the node may take.
 func (r *Request) Context() context.Context { return r.ctx }
 
-// Request returns a request for an actor that is answered elsewhere, of which the calls take as
-// long as the context does.
+// Request returns a request for an actor that is answered elsewhere. ctx bounds its calls.
 func (in *Interface) Request(ctx context.Context, x *serve.Exchange, a host.Address) *Request {
 	return &Request{Exchange: x, Address: a, of: in, ctx: ctx}
 }
 
-// Serve answers a request for a path, of which the segments are decoded.
+// Serve answers a request for a path of decoded segments.
 func (in *Interface) Serve(x *serve.Exchange, a host.Address, path []string) {
 	x.Form = in.Form
 	x.Count(a.Type, serve.LabelBuiltin)
@@ -149,7 +148,7 @@ func (in *Interface) Serve(x *serve.Exchange, a host.Address, path []string) {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Content-Type", text.Type)
 		x.Begin(http.StatusOK)
-		io.WriteString(x.W, text.Body) // an error means that the client is gone, which needs no answer
+		io.WriteString(x.W, text.Body) // an error means that the client is gone
 		return
 	}
 	body, err := encode(out)
@@ -160,7 +159,7 @@ func (in *Interface) Serve(x *serve.Exchange, a host.Address, path []string) {
 	x.Document(max(rt.Status, http.StatusOK), body)
 }
 
-// find returns the route of a request, or else the methods that its path takes.
+// find returns the route of a request, or else the methods of its path.
 func (in *Interface) find(verb string, path []string) (found *Route, stars, verbs []string) {
 	for i := range in.Routes {
 		rt := &in.Routes[i]
@@ -168,7 +167,7 @@ func (in *Interface) find(verb string, path []string) (found *Route, stars, verb
 		if !ok {
 			continue
 		}
-		// net/http leaves the body out
+		// net/http omits the body
 		head := verb == http.MethodHead && rt.Verb == http.MethodGet && rt.Answer != nil && !rt.Effect
 		if rt.Verb == verb || head {
 			return rt, stars, nil
@@ -193,7 +192,7 @@ func (r *Request) fail(err error) {
 	}
 }
 
-// Status is the HTTP status of an error that is {"error":text}.
+// Status returns the HTTP status of an error with the form {"error":text}.
 func Status(c host.Code) int {
 	switch c {
 	case host.FailedPrecondition: // the types of a sum do not fit

@@ -18,11 +18,11 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// longReply is from where on the answers of all clients together are bounded.
+// longReply is the size from which an answer counts against the memory for all clients.
 const longReply = 64 << 10
 
-// Allow asks Authorize about a method, once. An answer that calls a method after it has changed
-// something asks before.
+// Allow asks Authorize about a method, once. An Answer must call it before it changes something and
+// calls another method.
 func (r *Request) Allow(method string) error {
 	if slices.Contains(r.allowed, method) {
 		return nil
@@ -35,7 +35,7 @@ func (r *Request) Allow(method string) error {
 }
 
 // AllowRead returns an error if the token of the request lacks the right read. A change whose
-// answer always says what was there asks before.
+// answer always shows the old state must call it before.
 func (r *Request) AllowRead() error {
 	if g := token.Of(r.ctx); g != nil {
 		return g.Allow(token.Read)
@@ -48,18 +48,17 @@ func (r *Request) Do(method string, in, out any) error {
 	return r.do(host.Request{Method: method}, in, out)
 }
 
-// DoExisting is Do, and fails with the code NotFound if there is no actor.
+// DoExisting is Do, except that it fails with the code NotFound if there is no actor.
 func (r *Request) DoExisting(method string, in, out any) error {
 	return r.do(host.Request{Method: method, Existing: true}, in, out)
 }
 
-// DoOn is Do for a call that goes on after an earlier one: it does not bring back an actor that was
-// destroyed.
+// DoOn is Do for a call that continues an earlier one: it does not create a destroyed actor again.
 func (r *Request) DoOn(method string, in, out any) error {
 	return r.do(host.Request{Method: method, Continues: true}, in, out)
 }
 
-// DoLater is DoOn after the client has left, for up to a time.
+// DoLater is DoOn, except that it continues after the client has left, for up to most.
 func (r *Request) DoLater(most time.Duration, method string, in, out any) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), most)
 	defer cancel()
@@ -84,7 +83,7 @@ func (r *Request) do(q host.Request, in, out any) error {
 	return nil
 }
 
-// Send calls a method of the actor as it is asked to.
+// Send calls a method of the actor with q, if Authorize allows it.
 func (r *Request) Send(q *host.Request) (reply host.Reply, err error) {
 	if err := r.Allow(q.Method); err != nil {
 		return reply, err
@@ -93,7 +92,7 @@ func (r *Request) Send(q *host.Request) (reply host.Reply, err error) {
 	if reply, err = r.of.Call(r.ctx, q); err != nil {
 		return reply, err
 	}
-	if n := len(reply.Output); n > longReply { // it is decoded, and encoded again
+	if n := len(reply.Output); n > longReply { // it is decoded, and encoded again, in memory
 		if fault := r.Hold(2 * n); fault != nil {
 			return reply, fault
 		}
@@ -105,7 +104,7 @@ func (r *Request) internal(what, method string, err error) error {
 	return r.Front.Internal(what, slog.String("method", method), slog.Any("error", err))
 }
 
-// encode writes JSON. The documents in it only lose their white space.
+// encode returns JSON. The documents in it lose only their white space.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -116,7 +115,7 @@ func encode(v any) ([]byte, error) {
 
 var errMedia = host.Errorf(host.InvalidArgument, "the Content-Type is not application/json (with curl, use --json)")
 
-// Bytes returns the body: JSON, which is not checked. It is nil if there is none.
+// Bytes returns the body, which must be JSON but is not checked; nil if there is none.
 func (r *Request) Bytes() ([]byte, error) {
 	if kind := r.R.Header.Get("Content-Type"); kind != "" {
 		if media, _, err := mime.ParseMediaType(kind); err != nil || media != "application/json" {
@@ -130,7 +129,7 @@ func (r *Request) Bytes() ([]byte, error) {
 	return body, nil
 }
 
-// Body decodes the body, an object with no members that v does not have.
+// Body decodes the body, an object with only members that v has.
 func (r *Request) Body(v any) error {
 	body, err := r.Bytes()
 	if err != nil {
@@ -139,7 +138,7 @@ func (r *Request) Body(v any) error {
 	return Decode(body, v)
 }
 
-// Decode decodes an object with no members that v does not have.
+// Decode decodes an object with only members that v has.
 func Decode(body []byte, v any) error {
 	switch fault := serve.DecodeJSON(body, v); {
 	case fault == serve.ErrNotJSON:
@@ -152,7 +151,7 @@ func Decode(body []byte, v any) error {
 	return nil
 }
 
-// Params returns the parameters of the URL, of which each may come once.
+// Params returns the parameters of the URL. Each may be given once.
 func (r *Request) Params(known ...string) (map[string]string, error) {
 	params := make(map[string]string)
 	if r.R.URL.RawQuery == "" {
@@ -180,13 +179,13 @@ func (r *Request) Params(known ...string) (map[string]string, error) {
 	return params, nil
 }
 
-// Wrong is the error for a parameter or member that is wrong.
+// Wrong returns the error for a wrong parameter or member.
 func Wrong(member, format string, args ...any) *host.Error {
 	return host.Errorf(host.InvalidArgument, format, args...).With("field", member)
 }
 
-// Outside takes the place in a list out of an error about an element of it, for a client that knows
-// no list.
+// Outside removes the position in a list from an error about an element, for a client whose request
+// has no list.
 func Outside(err error, list string) error {
 	e, is := errors.AsType[*host.Error](err)
 	if !is {

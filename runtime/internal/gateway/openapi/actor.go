@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/trace"
 )
 
-// A typeDocument is the part of a document that describes one actor type.
+// A typeDocument describes one actor type, as a part of a document.
 type typeDocument struct {
 	*document
 	b                          *host.Behavior
@@ -24,7 +24,7 @@ type typeDocument struct {
 	external                   *family // the streams that clients append to
 }
 
-// actorType describes what can be done with the actors of one type.
+// actorType describes the operations of one actor type.
 func (d *document) actorType(b *host.Behavior) {
 	t := &typeDocument{document: d, b: b, base: "/actors/" + b.Type + "/{key}/-/"}
 	t.families()
@@ -47,8 +47,8 @@ func (d *document) actorType(b *host.Behavior) {
 	t.builtins()
 }
 
-// families finds out what the type's queues, schedules and streams carry. A family without members
-// is nil.
+// families collects the value schemas of the type's queues, schedules and streams. A family without
+// members is nil.
 func (t *typeDocument) families() {
 	d, b := t.document, t.b
 	value := func(kind host.ValueKind, index int) any {
@@ -97,7 +97,7 @@ func (t *typeDocument) families() {
 		func(i int) bool { return b.Streams[i].External }, streamValue)
 }
 
-// about says in words what the type has.
+// about describes the parts of the type in words.
 func (t *typeDocument) about() string {
 	text := fmt.Sprintf("Actors of the type %s.", t.b.Type)
 	list := func(what string, f *family) {
@@ -209,7 +209,7 @@ func (t *typeDocument) traces() {
 	})
 }
 
-// databases describes how whole databases come out and go in.
+// databases describes the export and import of whole databases.
 func (t *typeDocument) databases() {
 	if !t.node.Databases {
 		return
@@ -233,7 +233,7 @@ func (t *typeDocument) databases() {
 	})
 }
 
-// denoKV describes the address that clients of Deno KV are given. What follows is theirs.
+// denoKV describes the address for clients of Deno KV. The paths below it are of their protocol.
 func (t *typeDocument) denoKV() {
 	who := "For operators."
 	if t.b.OpenKV {
@@ -277,8 +277,7 @@ func (t *typeDocument) method(i int, m host.Method) {
 	t.call(m.Name, m.Kind != host.Query, input, output, o)
 }
 
-// call describes a method, the type's own or one that every actor has. A nil schema stands for
-// nothing.
+// call describes a method of the type, or a built-in one. A nil schema means no value.
 func (t *typeDocument) call(name string, writes bool, input, output any, o operation) {
 	o.parameters = append(o.parameters, parameter("IfMatch"), parameter("IfNoneMatch"),
 		parameter("Traceparent"), parameter("Connection"))
@@ -299,7 +298,7 @@ func (t *typeDocument) call(name string, writes bool, input, output any, o opera
 	t.add("call/"+name, http.MethodPost, "call."+name, o)
 }
 
-// body is a request body in JSON.
+// body returns a request body in JSON.
 func body(schema any, required bool) object {
 	return object{"required": required, "content": inJSON(schema)}
 }
@@ -312,7 +311,7 @@ func headers(names ...string) object {
 	return all
 }
 
-// replied are the headers of replies to calls.
+// replied returns the headers of replies to calls.
 func replied() object { return headers("Cairn-Version", "Idempotency-Replayed") }
 
 func versioned(success object) object {
@@ -322,8 +321,8 @@ func versioned(success object) object {
 	return success
 }
 
-// serverSentEvents is a response that goes on. OpenAPI cannot describe what comes one by one, so
-// the values are named in an extension.
+// serverSentEvents returns a response of server-sent events. OpenAPI cannot describe single events,
+// so an extension names their values.
 func serverSentEvents(description string, values object) object {
 	content := object{"schema": object{"type": "string"}}
 	if len(values) > 0 {
@@ -332,7 +331,7 @@ func serverSentEvents(description string, values object) object {
 	return object{"200": object{"description": description, "content": object{"text/event-stream": content}}}
 }
 
-// events are the schemas of the events that which selects, by name.
+// events returns the schemas of the events that which selects, by name.
 func (t *typeDocument) events(which func(host.Event) bool) object {
 	values := object{}
 	for i, e := range t.b.Events {
@@ -343,7 +342,7 @@ func (t *typeDocument) events(which func(host.Event) bool) object {
 	return values
 }
 
-// connections describes how clients get events, with a connection and without.
+// connections describes how clients receive events, with and without a connection.
 func (t *typeDocument) connections() {
 	open := func(e host.Event) bool { return e.Subscribe == "" }
 	if names := t.eventNames(open); len(names) > 0 && t.b.Connections.Connect == "" {
@@ -403,14 +402,14 @@ func (t *typeDocument) connections() {
 	})
 }
 
-// required is a header parameter that must be there.
+// required returns a required header parameter.
 func required(name string) object {
 	return object{"name": "Cairn-" + name, "in": "header", "required": true,
 		"description": "The token of the connection.",
 		"schema":      object{"type": "string"}}
 }
 
-// list is a parameter of names separated by commas.
+// list returns the schema of names separated by commas.
 func list(names []string) object {
 	if len(names) == 0 {
 		return object{"type": "string"}
@@ -543,7 +542,7 @@ func (t *typeDocument) feed() {
 	t.add("kv-feed", http.MethodGet, "kv_feed", o)
 }
 
-// builtins describes the methods that every actor has, as far as they apply to the type.
+// builtins describes the built-in methods that apply to the type.
 func (t *typeDocument) builtins() {
 	for _, m := range method.All() {
 		f, applies := t.family(m.Subject)
@@ -570,8 +569,8 @@ func (t *typeDocument) builtins() {
 	}
 }
 
-// family reports whether the type has what a method is about, and whose values the method's input
-// and output carry.
+// family reports whether the type has the subject of a method. It returns the family whose values
+// the method's input and output hold.
 func (t *typeDocument) family(about method.Subject) (*family, bool) {
 	var f *family
 	switch about {

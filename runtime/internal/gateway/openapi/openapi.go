@@ -19,11 +19,11 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// An object is a JSON object under construction. It is written with its members in alphabetical
-// order, so that equal nodes have equal documents.
+// An object is a JSON object under construction. Its members are written in alphabetical order, so
+// equal nodes have equal documents.
 type object = map[string]any
 
-// A document is the OpenAPI 3.1 description of one node while it is put together.
+// A document is the OpenAPI 3.1 description of one node under construction.
 type document struct {
 	node    *Node
 	paths   object
@@ -31,24 +31,24 @@ type document struct {
 	tags    []object
 }
 
-// A Node is what a document describes.
+// A Node is the node of a document.
 type Node struct {
 	Behaviors []*host.Behavior
 	Token     bool // requests need a bearer token
 	Databases bool // the databases of actors can be exported and imported
 	Runs      bool // the workflow runs that are paused or have failed can be listed
 	Traces    bool // spans of a trace can be found
-	Sampling  bool // which traces are recorded can be set
-	Usage     bool // what actors do is counted
-	// MaxPage is the largest page that can be asked for, MaxIdempotencyKey the longest
-	// Idempotency-Key header, and MaxReason the longest reason for an import.
+	Sampling  bool // the rules of recorded traces can be set
+	Usage     bool // the work of actors is counted
+	// MaxPage is the largest page of a request, MaxIdempotencyKey the longest Idempotency-Key
+	// header, and MaxReason the longest reason for an import.
 	MaxPage, MaxIdempotencyKey, MaxReason int
 	// DatabaseType is the media type of a database file.
 	DatabaseType string
 }
 
 // Document returns the OpenAPI 3.1 document of a node: a path for each method of each type, and for
-// what every actor of the type can do besides. Equal nodes have equal documents.
+// each other operation on its actors. Equal nodes have equal documents.
 func Document(n Node) ([]byte, error) {
 	d := document{node: &n, paths: object{}, schemas: object{}}
 	d.nodePaths()
@@ -82,7 +82,7 @@ func Document(n Node) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// buildVersion is the version of this module in the program that is running.
+// buildVersion returns the version of this module in the running program.
 func buildVersion() string {
 	const module = "github.com/cairn-run/cairn"
 	info, ok := debug.ReadBuildInfo()
@@ -97,7 +97,7 @@ func buildVersion() string {
 	return "devel"
 }
 
-// nodePaths describes the paths that belong to no actor type.
+// nodePaths describes the paths outside of actor types.
 func (d *document) nodePaths() {
 	const tag = "node"
 	d.tags = append(d.tags, object{"name": tag, "description": "The node itself."})
@@ -240,7 +240,7 @@ func (d *document) nodePaths() {
 	})
 }
 
-// auditLog describes how the audit log is read. Parameters are those of the path alone.
+// auditLog describes a read of the audit log. parameters are only for its path.
 func (d *document) auditLog(summary string, parameters ...any) operation {
 	at := object{"type": "string", "format": "date-time"}
 	id := object{"type": "integer", "minimum": 1}
@@ -306,14 +306,14 @@ func (d *document) path(path, method string, o operation) {
 	item[strings.ToLower(method)] = op
 }
 
-// plainStatuses are those of operations that run no code of the actor.
+// plainStatuses are the statuses of operations that run no code of the actor.
 var plainStatuses = []int{
 	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
 	http.StatusGone, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable,
 	http.StatusGatewayTimeout,
 }
 
-// callStatuses are those of operations that run code of the actor: all there are.
+// callStatuses returns the statuses of operations that run code of the actor: all statuses.
 func callStatuses() []int {
 	statuses := []int{http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType}
 	for _, c := range host.Codes() {
@@ -323,7 +323,7 @@ func callStatuses() []int {
 	return slices.Compact(statuses)
 }
 
-// answer is a success with a body in JSON.
+// answer returns a success with a body in JSON.
 func answer(description string, schema any) object {
 	return object{"200": object{"description": description, "content": inJSON(schema)}}
 }
@@ -334,7 +334,7 @@ func query(name, description string, schema object) object {
 	return object{"name": name, "in": "query", "description": description, "schema": schema}
 }
 
-// A position, as host.ParsePosition reads it: the sequence, or the sequence, "@" and the id of the
+// A position, as in host.ParsePosition: the sequence, or the sequence, "@" and the id of the
 // actor's life.
 const lifePattern = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
@@ -345,7 +345,7 @@ func between(lo, hi int) object { return object{"type": "integer", "minimum": lo
 
 func parameter(name string) object { return object{"$ref": "#/components/parameters/" + name} }
 
-// components are what operations share.
+// components returns the components that operations share.
 func (d *document) components() object {
 	header := func(name, description string, schema object) object {
 		return object{"name": name, "in": "header", "description": description, "schema": schema}
@@ -399,7 +399,7 @@ func (d *document) components() object {
 	return c
 }
 
-// failures are the responses with an error, by status.
+// failures returns the responses with an error, by status.
 func (d *document) failures() object {
 	failure := shaper{d: d}.of(typeOf[host.Error]())
 	all := object{}

@@ -28,8 +28,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
-// described are behaviors that have everything that a document can describe, and one that has
-// nothing.
+// described returns behaviors with everything that a document can describe, and one with nothing.
 func described() []*host.Behavior {
 	const defs = `"$defs":{"Note":{"type":"object","properties":{"body":{"type":"string"},"next":{"$ref":"#/$defs/Note"}}%s}}`
 	full := &host.Behavior{
@@ -70,7 +69,7 @@ func described() []*host.Behavior {
 	return []*host.Behavior{full, guarded, {Type: "plain", Methods: []host.Method{{Name: "do", Kind: host.Action}}}}
 }
 
-// parsedDocument is a document as its readers see it.
+// parsedDocument is a document as its readers parse it.
 type parsedDocument struct {
 	t    *testing.T
 	root map[string]any
@@ -186,8 +185,7 @@ func TestEverySchemaInTheDocumentCompilesAndAllowsItsExamples(t *testing.T) {
 	errorIf(t, compiled < 10, "only %d schemas found", compiled)
 }
 
-// A client that checks what it sends against the document can send each position that the node
-// gives it.
+// A client that validates its requests by the document can send all positions from the node.
 func TestPositionsFitTheDocument(t *testing.T) {
 	d := parseDocument(t, Node{Behaviors: described()})
 	const life = "0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14"
@@ -233,8 +231,8 @@ func TestTheDocumentHangsTogether(t *testing.T) {
 		seen[id] = where
 		if strings.Contains(path, "/-/call/") {
 			calls++
-			// Generators of clients take one body for each operation, with its schema: an encoding
-			// beside JSON without a schema would make each body unknown to them.
+			// Client generators use one body and its schema for each operation. A second encoding
+			// without a schema would make the body unknown to them.
 			walk("", op, func(pointer string, o map[string]any) {
 				content, ok := o["content"].(map[string]any)
 				body, _ := content["application/json"].(map[string]any)
@@ -334,8 +332,7 @@ func TestEqualNodesHaveEqualDocuments(t *testing.T) {
 	}
 }
 
-// Whatever the node answers with fits what the document says of it, be it as short or as long as it
-// may.
+// The node's answers, at their shortest and at their longest, fit their schemas in the document.
 func TestAnswersFitTheirSchemas(t *testing.T) {
 	d := document{node: &Node{}, paths: object{}, schemas: object{}}
 	types := map[reflect.Type]bool{typeOf[host.Status](): false, typeOf[host.ListPage](): false, typeOf[host.Error](): false,
@@ -363,7 +360,7 @@ func TestAnswersFitTheirSchemas(t *testing.T) {
 	}
 }
 
-// fill sets what must not be zero, or everything if full.
+// fill sets the fields that must not be zero, or all fields if full.
 func fill(v reflect.Value, full bool) {
 	switch t := v.Type(); {
 	case t == typeOf[host.Raw](), t == typeOf[json.RawMessage]():
@@ -417,7 +414,7 @@ func fill(v reflect.Value, full bool) {
 
 var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
 
-// same is an error unless got is want. where says of what.
+// same reports an error unless got is want. where names the value.
 func same[T comparable](t testing.TB, got, want T, where ...any) {
 	if got != want {
 		t.Helper()
@@ -427,9 +424,8 @@ func same[T comparable](t testing.TB, got, want T, where ...any) {
 
 var update = flag.Bool("update", false, "write text.go anew from the comments of package host")
 
-// The descriptions in the document are the comments of package host, which the program does not
-// have when it runs. So they are kept in text.go, and this test tells when the comments have
-// changed.
+// The descriptions in the document are the comments of package host, which a running program does
+// not have. So text.go has a copy, and this test fails when the comments have changed.
 func TestDescriptionsAreTheCommentsOfTheContract(t *testing.T) {
 	want := generateText(t)
 	if *update {
@@ -440,7 +436,7 @@ func TestDescriptionsAreTheCommentsOfTheContract(t *testing.T) {
 	errorIf(t, !bytes.Equal(got, want), "text.go is out of date: run go test -run Descriptions -update in this directory")
 }
 
-// hostComments is what the source of package host says.
+// hostComments holds comments and constants from the source of package host.
 type hostComments struct {
 	text    map[string]string
 	enums   map[string][]string
@@ -464,7 +460,7 @@ func readHost(t *testing.T) hostComments {
 	return c
 }
 
-// files takes up the files of a package, whose structs have names with a prefix.
+// files adds the files of a package. The schema names of its structs have a prefix.
 func (c *hostComments) files(t *testing.T, prefix string, files []string) {
 	t.Helper()
 	var types []*ast.TypeSpec
@@ -499,7 +495,7 @@ func (c *hostComments) files(t *testing.T, prefix string, files []string) {
 	}
 }
 
-// constant takes up a constant: a code, another name of a closed list, or a number.
+// constant adds a constant: a code, another name of a closed list, or a number.
 func (c *hostComments) constant(spec *ast.ValueSpec) {
 	if len(spec.Values) != 1 {
 		return
@@ -528,7 +524,7 @@ func (c *hostComments) constant(spec *ast.ValueSpec) {
 	}
 }
 
-// structure takes up a struct that has a JSON form, under the name of its schema.
+// structure adds a struct that has a JSON form, under the name of its schema.
 func (c *hostComments) structure(name string, spec *ast.TypeSpec) {
 	s, ok := spec.Type.(*ast.StructType)
 	if !ok {
@@ -562,8 +558,8 @@ func (c *hostComments) structure(name string, spec *ast.TypeSpec) {
 	}
 }
 
-// sentence joins the lines of a comment's last paragraph. What stands before it is about the
-// members that follow.
+// sentence joins the lines of a comment's last paragraph. Earlier paragraphs are about several
+// members.
 func sentence(doc string) string {
 	paragraphs := strings.Split(strings.TrimSpace(doc), "\n\n")
 	return strings.Join(strings.Fields(paragraphs[len(paragraphs)-1]), " ")
@@ -571,7 +567,7 @@ func sentence(doc string) string {
 
 var identifier = regexp.MustCompile(`\b[A-Z][A-Za-z]*\b`)
 
-// clean puts the names of members and the values of constants for Go's names.
+// clean replaces Go's names by the names of members and the values of constants.
 func clean(text string, names map[string]string) string {
 	return identifier.ReplaceAllStringFunc(text, func(word string) string {
 		if name, ok := names[word]; ok {
@@ -581,7 +577,7 @@ func clean(text string, names map[string]string) string {
 	})
 }
 
-// wrapped quotes a text on several lines.
+// wrapped quotes a text in several lines.
 func wrapped(text string) string {
 	var lines []string
 	line := ""

@@ -2,10 +2,10 @@ package openapi
 
 import "net/http"
 
-// A product is one whose interface actors have. Its document is its own; one route stands for all.
+// A product is another product whose interface actors have. One route stands for its document.
 type product struct {
 	path, verb, summary string
-	answer              object // nil for a WebSocket that goes on after a position
+	answer              object // nil for a WebSocket that continues after a position
 	body                object // of a POST; nil for a GET
 	fault               object // nil for a text
 }

@@ -23,29 +23,27 @@ import (
 	wfhost "github.com/cairn-run/cairn/workflow/host"
 )
 
-// A family is the named things of one kind that a behavior has: its queues, schedules or streams.
-// Their values have schemas of their own, so inputs and outputs that carry values differ from name
-// to name.
+// A family is all queues, schedules or streams of a behavior. Each name has its own value schema,
+// so inputs and outputs with values differ by name.
 type family struct {
 	// field is the member that holds the name in inputs and outputs.
 	field string
 	names []string
-	// declared are all names of the kind that the behavior declares, which AnyName does not stand
-	// for.
+	// declared are all declared names of the kind; AnyName does not include them.
 	declared []string
-	// value is the schema of the value of one of them that stands in a member.
+	// value returns the schema of a value of the i-th name, in a member.
 	value func(i int, member string) any
 }
 
-// A shaper makes schemas of the structs of package host. It supports only what these structs use:
-// no embedded structs, and no maps except map[string]string.
+// A shaper makes schemas of the structs of package host. It supports only types that they use: no
+// embedded structs, and no maps except map[string]string.
 type shaper struct {
 	d *document
-	// typ and family say what the values inside are; a nil family allows any.
+	// typ and family determine the values inside; a nil family allows any.
 	typ    string
 	family *family
-	// input closes objects: unknown members are refused. Answers may get more members in later
-	// versions.
+	// input closes objects, so that unknown members are refused. Answers may get more members in
+	// later versions.
 	input bool
 }
 
@@ -59,7 +57,7 @@ func (s shaper) of(t reflect.Type) any { return s.member(t, "", unfixed) }
 
 func (s shaper) member(t reflect.Type, name string, fixed int) any {
 	switch t {
-	case typeOf[json.RawMessage](): // what a run has stored
+	case typeOf[json.RawMessage](): // a stored value of a run
 		return object{}
 	case typeOf[host.Raw]():
 		return s.raw(name, fixed)
@@ -119,14 +117,14 @@ func (s shaper) member(t reflect.Type, name string, fixed int) any {
 	panic(fmt.Sprintf("openapi: no schema for %s", t))
 }
 
-// sqlValue is the schema of a value of a database.
+// sqlValue returns the schema of a value of a database.
 func sqlValue() object {
 	bytes := object{"type": "object", "required": []string{"base64"}, "additionalProperties": false,
 		"properties": object{"base64": object{"type": "string", "contentEncoding": "base64"}}}
 	return object{"anyOf": []any{object{"type": []string{"string", "number", "boolean", "null"}}, bytes}}
 }
 
-// raw is the schema of a value of the application.
+// raw returns the schema of a value of the application.
 func (s shaper) raw(member string, fixed int) any {
 	switch {
 	case s.family == nil:
@@ -141,7 +139,7 @@ func (s shaper) raw(member string, fixed int) any {
 	return anyOf(all)
 }
 
-// anyOf allows what one of the schemas allows.
+// anyOf allows the values of any of the schemas.
 func anyOf(schemas []any) any {
 	var distinct []any
 	for _, s := range schemas {
@@ -158,7 +156,7 @@ func anyOf(schemas []any) any {
 	return object{"anyOf": distinct}
 }
 
-// prefixes are what the names of schemas begin with, by the package that declares the struct.
+// prefixes are the prefixes of schema names, by the package of the struct.
 var prefixes = map[string]string{
 	reflect.TypeFor[wfhost.RunStatus]().PkgPath(): "Workflow", reflect.TypeFor[wfhost.Failure]().PkgPath(): "Workflow",
 	reflect.TypeFor[kv.Entry]().PkgPath(): "KV", reflect.TypeFor[token.Token]().
@@ -167,14 +165,14 @@ var prefixes = map[string]string{
 	reflect.TypeFor[changes.Record]().PkgPath(): "Changes",
 }
 
-// schemaName is the name of a struct. Those of some packages begin with what they are about.
+// schemaName returns the schema name of a struct. Names of some packages have a prefix.
 func schemaName(t reflect.Type) string {
 	prefix := prefixes[t.PkgPath()]
 	return prefix + strings.TrimPrefix(t.Name(), prefix)
 }
 
-// object returns a reference to the schema of a struct, or to one for each name if it holds the
-// name.
+// object returns a reference to the schema of a struct, or to one schema for each name if the
+// struct holds the name.
 func (s shaper) object(t reflect.Type, fixed int) any {
 	dynamic := s.family != nil && carries(t)
 	if dynamic && fixed == unfixed && hasMember(t, s.family.field) {
@@ -197,7 +195,7 @@ func (s shaper) object(t reflect.Type, fixed int) any {
 		name = s.typ + "." + name + "-" + s.family.names[fixed]
 	}
 	if _, ok := s.d.schemas[name]; !ok {
-		s.d.schemas[name] = nil // while it is being made
+		s.d.schemas[name] = nil // during construction
 		s.d.schemas[name] = s.members(t, fixed)
 	}
 	return object{"$ref": "#/components/schemas/" + name}
@@ -250,12 +248,12 @@ func (s shaper) members(t reflect.Type, fixed int) object {
 	return o
 }
 
-// setByRuntime are the members of inputs that say what the runtime knows.
+// setByRuntime are members of inputs that the runtime sets.
 var setByRuntime = map[string][]string{
 	"Schedule": {"next", "runs", "attempts", "skipped", "last_result", "last_error"},
 }
 
-// namePattern is what names of queues, schedules and streams look like.
+// namePattern is the pattern of names of queues, schedules and streams.
 const namePattern = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"
 
 // nameSchema allows the i-th name of the family. AnyName allows every name that is not declared.
@@ -278,7 +276,7 @@ func (f *family) nameParameter() object {
 	return object{"type": "string", "enum": f.names}
 }
 
-// carries reports whether a value of the application stands somewhere in t.
+// carries reports whether t contains a value of the application.
 func carries(t reflect.Type) bool {
 	switch {
 	case t == typeOf[host.Raw]():
@@ -310,10 +308,10 @@ var (
 	reference     = regexp.MustCompile(`"\$(ref|dynamicRef|id|anchor|dynamicAnchor)":`)
 )
 
-// value returns the schema of a value of a behavior as a part of the document, and whether there is
-// a value at all. The definitions of the schema become components, named after the type. If a
-// component of that name exists and differs, use is added to the name. A schema that refers to
-// anything except its own definitions is replaced by one for any value.
+// value returns the schema of a behavior's value as a part of the document, and whether there is a
+// value. The definitions of the schema become components, named after the type. If a component of
+// that name exists and differs, use is added to the name. A schema that refers to anything except
+// its own definitions is replaced by one for any value.
 func (d *document) value(b *host.Behavior, kind host.ValueKind, index int, use string) (schema any, exists bool) {
 	if b.Schema == nil {
 		return object{}, true
@@ -354,7 +352,7 @@ func (d *document) value(b *host.Behavior, kind host.ValueKind, index int, use s
 	}
 }
 
-// members returns the members of a JSON object, as they are written.
+// members returns the members of a JSON object as raw JSON.
 func members(text []byte) object {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(text, &m) != nil {
@@ -367,12 +365,12 @@ func members(text []byte) object {
 	return o
 }
 
-// renamed points the references of a schema to the components that its definitions become.
+// renamed changes the references of a schema to the components of its definitions.
 func renamed(schema []byte, prefix, suffix string) []byte {
 	return definition.ReplaceAll(schema, []byte(`"$$ref":"#/components/schemas/`+prefix+`${1}`+suffix+`"`))
 }
 
-// contained reports whether a schema refers to the definitions and to nothing else.
+// contained reports whether a schema refers only to the definitions.
 func contained(schema []byte, defs map[string]json.RawMessage) bool {
 	matches := definition.FindAllSubmatch(schema, -1)
 	for _, m := range matches {
@@ -383,7 +381,7 @@ func contained(schema []byte, defs map[string]json.RawMessage) bool {
 	return len(reference.FindAll(schema, -1)) == len(matches)
 }
 
-// add adds components, unless one of the names is taken by something else.
+// add adds components, unless another component has one of the names.
 func (d *document) add(parts map[string]json.RawMessage) bool {
 	for name, text := range parts {
 		if other, ok := d.schemas[name]; ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/audit"
 )
 
-// An Operation is what a request wants to do, as Authorize sees it.
+// An Operation is the kind of a request, for Authorize.
 type Operation string
 
 // The operations.
@@ -25,32 +25,31 @@ const (
 	Destroy Operation = "destroy"
 	// Events subscribes to an actor's events.
 	Events Operation = "events"
-	// Connect opens a connection to an actor, resumes or ends one. The calls that come over it are
-	// asked about one by one; subscriptions are not, because the actor's own hooks decide on those.
+	// Connect opens, resumes or ends a connection to an actor. Authorize is also asked about each
+	// call over it, but not about subscriptions, because the actor's own hooks decide on those.
 	Connect Operation = "connect"
 	// Work receives, settles and extends messages of a queue, as a worker.
 	Work Operation = "work"
 	// Follow reads a stream.
 	Follow Operation = "follow"
-	// Operate does what operators do, by calling a method that every actor has: it pauses, wakes or
-	// retries an actor, looks at or removes messages and dead letters, sets schedules, closes
-	// connections, reads and writes SQL where the type does not leave that to its callers, and so
-	// on. OperationOf has the list. Exporting and importing databases belong here too, and listing
-	// and counting the workflow runs that are paused or have failed: then Key is empty, and so is
-	// Type if the runs of all types are meant.
+	// Operate is the work of operators, by calling a built-in method: to pause, wake or retry an
+	// actor, to list or remove messages and dead letters, to set schedules, to close connections,
+	// to read and write SQL unless the type opens that to its callers, and so on. OperationOf has
+	// the list. Operate also exports and imports databases, and lists and counts the workflow runs
+	// that are paused or have failed. Then Key is empty, and so is Type for the runs of all types.
 	//
-	// The records of one actor in the audit log are read with the method audit.read, those of
-	// several with audit.list: then Key is the beginning of their keys, and both Type and Key are
-	// empty for the records of all. So it is with changes.follow, for what changes in actors, and
-	// with usage.get and usage.list.
+	// In the audit log, the method audit.read reads the records of one actor, and audit.list the
+	// records of several. For audit.list, Key is the beginning of their keys, and both Type and Key
+	// are empty for all records. The same is true of changes.follow, for changes in actors, and of
+	// usage.get and usage.list.
 	//
-	// It is also asked about, beside another operation, where an answer shows operators more than
-	// others: with the method actor.why for the status of an actor that has failed, with
-	// workflow.history for workflow.status and workflow.result.
+	// If an answer shows more to operators than to others, Authorize is asked about Operate in
+	// addition to another operation: with the method actor.why for the status of a failed actor,
+	// and with workflow.history for workflow.status and workflow.result.
 	Operate Operation = "operate"
 	// Inspect reads an actor's raw keyspace.
 	Inspect Operation = "inspect"
-	// List pages through actors; Key is the prefix asked for.
+	// List pages through actors; Key is the requested prefix.
 	List Operation = "list"
 	// Health, Metrics and OpenAPI are GET /healthz, GET /metrics and GET /openapi.json.
 	Health  Operation = "health"
@@ -58,28 +57,28 @@ const (
 	OpenAPI Operation = "openapi"
 )
 
-// An AuthRequest is what Authorize decides on. Its slices and maps are those of the request: they
-// must not be changed or kept.
+// An AuthRequest is a request that Authorize allows or refuses. Its slices and maps belong to the
+// request and must not be changed or kept.
 type AuthRequest struct {
 	Operation Operation
 	// Type and Key name the actor; both are empty for Health, Metrics and OpenAPI.
 	Type string
 	Key  []string
 	// Method is the name of the action, query, creation or built-in method; ExportSQL or ImportSQL
-	// for whole databases; ListRuns for lists of workflow runs, SampleTraces for what is recorded
-	// of traces; "" if the request names none.
+	// for whole databases; ListRuns for lists of workflow runs; SampleTraces for the rules of
+	// recorded traces; "" if the request names none.
 	Method string
-	// Header is the request's. Of a call over a WebSocket it is the header of the handshake, in
-	// which a token that came as a subprotocol stands as Authorization.
+	// Header is the request's header. For a call over a WebSocket it is the header of the
+	// handshake, where a token from a subprotocol appears as Authorization.
 	Header http.Header
 	// RemoteAddr is the address of the peer of the connection: of the last proxy, if there is one.
 	RemoteAddr string
-	// Token is the id of the actor's token that the request came with, as token.list shows it; ""
-	// for none. The token is valid, and whatever Authorize says, the request may do only what the
-	// token allows. A hook that lets tokens suffice returns nil for it.
+	// Token is the id of the request's actor token, as in token.list; "" for none. The token is
+	// valid. Regardless of Authorize, the request may do only what the token allows. A hook for
+	// which a token is enough returns nil.
 	Token string
 
-	origin *audit.Origin // where SetPrincipal puts the name; nil if it is not needed
+	origin *audit.Origin // SetPrincipal sets its name; nil if that is not needed
 }
 
 // Allowed asks the hook Authorize.
@@ -99,8 +98,8 @@ func (f *Front) Allowed(ctx context.Context, r AuthRequest) *host.Error {
 	return host.Errorf(host.PermissionDenied, "not allowed")
 }
 
-// Veiled reports whether a caller must not read what operators read of an actor. It asks the hook
-// Authorize about a method that shows the same to operators; r names the actor.
+// Veiled reports whether a caller must not read the details of an actor that are for operators. It
+// asks the hook Authorize about a method that shows them to operators; r names the actor.
 func (f *Front) Veiled(ctx context.Context, r AuthRequest, method string) bool {
 	if f.Authorize == nil {
 		return false

@@ -14,7 +14,7 @@ import (
 )
 
 // A Door decides which requests may reach a node at all: by the node's token, the Host header and
-// the origin of web pages. What a caller may do with an actor is for the hook Authorize.
+// the origin of web pages. The hook Authorize decides what a caller may do with an actor.
 type Door struct {
 	guarded  bool // there is a token
 	token    [sha256.Size]byte
@@ -23,8 +23,8 @@ type Door struct {
 	origins  map[string]bool
 }
 
-// NewDoor makes a door. An empty token admits every request; loopbackOnly says that the node
-// listens on loopback only; origins lists those whose pages may use the node, and "*" means all.
+// NewDoor makes a door. An empty token admits every request. loopbackOnly means that the node
+// listens only on loopback. The pages of origins may use the node; "*" means all.
 func NewDoor(token string, loopbackOnly bool, origins []string) *Door {
 	d := &Door{
 		guarded: token != "", token: sha256.Sum256([]byte(token)), loopback: loopbackOnly && token == "",
@@ -37,7 +37,7 @@ func NewDoor(token string, loopbackOnly bool, origins []string) *Door {
 }
 
 // CheckToken refuses a request without the node's token, if the node has one. It compares digests,
-// so that the time it takes says nothing about the token, not even its length.
+// so its time reveals nothing about the token, not even the length.
 func (d *Door) CheckToken(h http.Header) *host.Error {
 	if !d.guarded {
 		return nil
@@ -54,10 +54,9 @@ func (d *Door) CheckToken(h http.Header) *host.Error {
 	return nil
 }
 
-// CheckHost refuses requests that name this node by anything but a loopback name. It is the
-// protection against DNS rebinding, where a page's own host name resolves to 127.0.0.1: to the
-// browser the page and the node are then of one origin, and only the Host header tells the
-// difference. With a token it is not needed.
+// CheckHost refuses requests whose Host is not a loopback name. It protects against DNS rebinding,
+// where a page's own host name resolves to 127.0.0.1: for the browser the page and the node then
+// have the same origin, and only the Host header differs. With a token it is not needed.
 func (d *Door) CheckHost(hostport string) *host.Error {
 	if !d.loopback {
 		return nil
@@ -82,17 +81,17 @@ func (d *Door) CheckHost(hostport string) *host.Error {
 		"the node listens on loopback without a token and serves only the hosts localhost, 127.0.0.1 and [::1], not %q", hostport)
 }
 
-// CheckOrigin refuses requests of web pages of other origins that are not allowed, and sets the
-// headers that let those of allowed origins read the response, with the headers that exposed lists.
+// CheckOrigin refuses requests of web pages of origins that are not allowed. For allowed origins it
+// sets the headers that make the response readable, with the headers in exposed.
 //
-// The Host check comes first; without it "same origin" could be the attacker's. Safe methods
-// without an Origin header, such as following a link, pass: the page that caused them cannot read
-// the answer.
+// The Host check must come first; without it "same origin" could be the attacker's. Safe methods
+// without an Origin header pass, for example if a user follows a link: the page cannot read the
+// answer.
 func (d *Door) CheckOrigin(w http.ResponseWriter, r *http.Request, exposed string) *host.Error {
 	h := r.Header
 	origins, sites := h["Origin"], h["Sec-Fetch-Site"]
 	if len(origins) == 0 && len(sites) == 0 {
-		return nil // not a browser, or an old one that sends no Origin to its own host
+		return nil // no browser, or an old one that sends no Origin to its own host
 	}
 	site := ""
 	if len(sites) > 0 {
@@ -129,9 +128,9 @@ func (d *Door) CheckOrigin(w http.ResponseWriter, r *http.Request, exposed strin
 	return host.Errorf(host.PermissionDenied, "pages of the origin %q may not use this node", origin)
 }
 
-// CheckSite refuses GET requests that a page of another site caused without an Origin, for routes
-// on which a GET does something: an image that points to the node must not connect to an actor or
-// lock a message.
+// CheckSite refuses GET requests without an Origin that a page of another site caused. It is for
+// routes on which a GET has effects: an image that points to the node must not connect to an actor
+// or lock a message.
 func CheckSite(r *http.Request) *host.Error {
 	h := r.Header
 	sites := h["Sec-Fetch-Site"]

@@ -21,9 +21,9 @@ import (
 // defers Finish.
 //
 //  1. It is counted once, by its Type, Label and Code, unless it is Uncounted.
-//  2. A response begins once, with Begin, Reply, JSON or Fail. A failure after that cuts the
-//     response off.
-//  3. The memory of its body, and of a long response, is given back by Finish at the latest.
+//  2. A response begins once, with Begin, Reply, JSON or Fail. A failure after that aborts the
+//     response.
+//  3. Finish gives back the memory of its body, and of a long response, if that is not done before.
 type Exchange struct {
 	Front *Front
 	W     http.ResponseWriter
@@ -35,10 +35,9 @@ type Exchange struct {
 	Code      host.Code // of the error, "" for success
 	Uncounted bool
 	Text      bool // errors are texts, not JSON
-	// Form makes of an error what the interface of another product answers in JSON; nil is the
-	// error as it is.
+	// Form converts an error to the JSON of another product's interface; nil means no conversion.
 	Form func(*host.Error) any
-	// Token is the id of the actor's token that the request came with, "" for none.
+	// Token is the id of the request's actor token, "" for none.
 	Token string
 
 	origin      *audit.Origin // set by Identify
@@ -48,7 +47,7 @@ type Exchange struct {
 	held  int64 // of the front's memory
 }
 
-// Finish counts the request and turns a panic into an internal error. It is deferred.
+// Finish counts the request and turns a panic into an internal error. Callers defer it.
 func (x *Exchange) Finish() {
 	p := recover()
 	if x.held > 0 {
@@ -71,10 +70,10 @@ func (x *Exchange) Finish() {
 	}
 }
 
-// Count says what the request is counted as.
+// Count sets the type and label of the request for metrics.
 func (x *Exchange) Count(typ string, l Label) { x.Type, x.Label = x.Front.Meter.Type(typ), l }
 
-// Authorize asks the hook whether the request may go on. Routes ask it before they look at
+// Authorize asks the hook whether the request is allowed. Routes call it before they read
 // parameters, conditions or the body.
 func (x *Exchange) Authorize(ctx context.Context, op Operation, a host.Address, method string) *host.Error {
 	if x.Front.Authorize == nil {
@@ -85,15 +84,15 @@ func (x *Exchange) Authorize(ctx context.Context, op Operation, a host.Address, 
 	}), x.reasonFault)
 }
 
-// Begin sends the status of a response. What follows is the caller's.
+// Begin sends the status of a response. The caller sends the rest.
 func (x *Exchange) Begin(status int) {
 	x.began = true
 	x.tell()
 	x.W.WriteHeader(status)
 }
 
-// tell names the trace of the response, if that is not done: that of the client, or a new one.
-// Nothing is kept of it.
+// tell sets the trace header of the response if it is not set: to the client's trace, or a new one.
+// Nothing of the trace is kept.
 func (x *Exchange) tell() {
 	h := x.W.Header()
 	if h["Traceresponse"] == nil {
@@ -103,8 +102,7 @@ func (x *Exchange) tell() {
 	}
 }
 
-// Cause returns the span of the client that the request is a part of; the zero Span if there is
-// none.
+// Cause returns the client's span in the request; the zero Span if there is none.
 func (x *Exchange) Cause() host.Span {
 	if values := x.R.Header["Traceparent"]; len(values) == 1 {
 		return host.ParseSpan(values[0])
@@ -112,7 +110,7 @@ func (x *Exchange) Cause() host.Span {
 	return host.Span{}
 }
 
-// Pass has h answer.
+// Pass answers with h.
 func (x *Exchange) Pass(h http.Handler) {
 	x.began = true
 	x.tell()
@@ -125,8 +123,7 @@ func (x *Exchange) Began() bool { return x.began }
 // Fail answers with an error and its status.
 func (x *Exchange) Fail(e *host.Error) { x.FailStatus(e, Status(e.Code)) }
 
-// FailStatus answers with an error. If the response has begun there is nothing left to say, and it
-// is cut off.
+// FailStatus answers with an error. If the response has begun, it aborts the response.
 func (x *Exchange) FailStatus(e *host.Error, status int) {
 	x.Code = e.Code
 	if x.began {
@@ -151,10 +148,10 @@ func (x *Exchange) FailStatus(e *host.Error, status int) {
 	}
 }
 
-// Brief is the Form of errors that are {"error":text}.
+// Brief is the Form for errors of the form {"error":text}.
 func Brief(e *host.Error) any { return map[string]string{"error": Message(e)} }
 
-// Message is the text of an error, with what finds its cause in the log.
+// Message returns the text of an error, with the id of its cause in the log.
 func Message(e *host.Error) string {
 	if id := e.Metadata["error_id"]; id != "" {
 		return e.Message + " (error_id " + id + ")"
@@ -193,7 +190,7 @@ func (x *Exchange) Document(status int, body []byte) {
 	x.W.Write(append(body, '\n'))
 }
 
-// AllowMethods answers OPTIONS: a CORS preflight, or the question which methods a path has. headers
+// AllowMethods answers OPTIONS: a CORS preflight, or a request for the methods of a path. headers
 // lists the headers that pages of allowed origins may send.
 func (x *Exchange) AllowMethods(methods, headers string) {
 	h := x.W.Header()
@@ -211,8 +208,8 @@ func (x *Exchange) AllowMethods(methods, headers string) {
 
 // Body reads the request's body: nil if it is empty.
 //
-// The buffer is fresh for each request and not from a pool. After a call that was given up, the
-// turn may still be reading its input, and a body of usual size costs one small allocation.
+// The buffer is new for each request, not from a pool: after a call was given up, the turn may
+// still read its input. A body of usual size costs one small allocation.
 func (x *Exchange) Body() ([]byte, *host.Error) { return x.BodyUpTo(x.Front.Limits.BodyBytes) }
 
 // KVBody is Body for requests that may carry entries of a key-value store.
@@ -220,14 +217,14 @@ func (x *Exchange) KVBody() ([]byte, *host.Error) {
 	return x.BodyUpTo(max(x.Front.Limits.BodyBytes, KVBodyBytes))
 }
 
-// BodyUpTo is Body with a limit of its own.
+// BodyUpTo is Body with another limit.
 func (x *Exchange) BodyUpTo(limit int64) ([]byte, *host.Error) {
 	n := x.R.ContentLength
 	switch {
 	case n == 0:
 		return nil, nil
 	case n > limit:
-		// The rest is not read, so the connection cannot be used again.
+		// The rest is not read, so the connection cannot be reused.
 		x.W.Header().Set("Connection", "close")
 		return nil, TooLong("body", limit, n)
 	}
@@ -252,7 +249,7 @@ func (x *Exchange) BodyUpTo(limit int64) ([]byte, *host.Error) {
 	return nil, x.BodyFault(err, limit)
 }
 
-// Hold takes memory for n bytes of a long response, until it ends.
+// Hold reserves memory for n bytes of a long response, until it ends.
 func (x *Exchange) Hold(n int) *host.Error {
 	if !x.Front.Memory.take(int64(n)) {
 		return x.Front.Memory.crowded()
@@ -267,7 +264,7 @@ func (x *Exchange) FreeBody() {
 	x.held = 0
 }
 
-// ReadDeadline bounds the reading of the body where the connection can do that.
+// ReadDeadline bounds the reading of the body, if the connection supports that.
 func (x *Exchange) ReadDeadline(at time.Time) {
 	if c, ok := x.W.(interface{ SetReadDeadline(time.Time) error }); ok {
 		c.SetReadDeadline(at)
@@ -276,9 +273,9 @@ func (x *Exchange) ReadDeadline(at time.Time) {
 	http.NewResponseController(x.W).SetReadDeadline(at)
 }
 
-// BodyFault is the error for a body that could not be read because of err. The rest of the body is
-// not read, so the connection ends. The read deadline stays, or net/http would wait without one for
-// the rest.
+// BodyFault returns the error for a body that could not be read because of err. The rest of the
+// body is not read, so the connection ends. The read deadline stays, or net/http would wait for the
+// rest without one.
 func (x *Exchange) BodyFault(err error, limit int64) *host.Error {
 	x.W.Header().Set("Connection", "close")
 	tooBig := (*http.MaxBytesError)(nil)
@@ -293,7 +290,7 @@ func (x *Exchange) BodyFault(err error, limit int64) *host.Error {
 	return host.Errorf(host.InvalidArgument, "the body cannot be read")
 }
 
-// TooLong is the error for a body of at least actual bytes, or for a message.
+// TooLong returns the error for a body or message of at least actual bytes.
 func TooLong(what string, limit, actual int64) *host.Error {
 	e := host.OverLimit(what, limit, actual)
 	e.Message = fmt.Sprintf("the %s is longer than %d bytes", what, limit)

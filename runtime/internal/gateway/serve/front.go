@@ -15,10 +15,10 @@ import (
 )
 
 // A Front stands between the clients of a node and its gateways. All gateways of a node share one,
-// so that its limits hold for all clients together. It is safe for any number of goroutines.
+// so its limits apply to all clients together. It is safe for concurrent use.
 //
 //  1. It keeps no state of actors.
-//  2. The cause of an internal error stays in the log.
+//  2. The cause of an internal error is only in the log.
 //  3. After Shutdown returns nil, no Stay is open, and no new one can be opened.
 type Front struct {
 	Options // with its defaults
@@ -54,10 +54,10 @@ func New(o Options) (*Front, error) {
 	return f, nil
 }
 
-// Server returns a server for h with time-outs that suit gateways: calls end in time, slow clients
-// are cut off and event streams live on, because they set their own write deadlines. The caller
-// sets Addr, or serves a listener. Shutdown of the server ends the event streams and WebSockets,
-// but does not wait for WebSockets: Shutdown of the front does.
+// Server returns a server for h with time-outs for gateways: calls end in time, slow clients are
+// cut off, and event streams continue, because they set their own write deadlines. The caller sets
+// Addr, or serves a listener. Shutdown of the server ends the event streams and WebSockets, but
+// only Shutdown of the front waits for WebSockets.
 func (f *Front) Server(h http.Handler) *http.Server {
 	s := &http.Server{
 		Handler:           h,
@@ -66,15 +66,15 @@ func (f *Front) Server(h http.Handler) *http.Server {
 		IdleTimeout:       IdleTimeout,
 		MaxHeaderBytes:    MaxHeaderBytes,
 		ErrorLog:          log.New(&serverLog{log: f.Logger}, "", 0),
-		// A gateway answers "OPTIONS *" itself, and asks for the token first.
+		// A gateway answers "OPTIONS *" itself, after checking the token.
 		DisableGeneralOptionsHandler: true,
 	}
-	// HTTP/2 without TLS is for clients that begin with it, such as Deno KV.
+	// HTTP/2 without TLS is for clients that begin with HTTP/2, such as Deno KV.
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetHTTP2(true)
 	s.Protocols.SetUnencryptedHTTP2(true)
-	// There is no ReadTimeout: when it passes during a call, net/http ends the call's context.
-	// Exchanges bound the reading of bodies themselves.
+	// There is no ReadTimeout, because net/http ends a call's context when it passes. Exchanges
+	// bound the reading of bodies themselves.
 	if f.Limits.CallTimeout > 0 {
 		s.WriteTimeout = f.Limits.CallTimeout + method.MaxWait + f.Limits.BodyTimeout + ReplyTimeout
 	}
@@ -82,8 +82,8 @@ func (f *Front) Server(h http.Handler) *http.Server {
 	return s
 }
 
-// AsError gives err the form that may leave the node. An error without a code is logged under an id
-// that the caller sees.
+// AsError returns err in a form for clients. An error without a code is logged under an id that the
+// caller sees.
 func (f *Front) AsError(err error) *host.Error {
 	var e *host.Error
 	if errors.As(err, &e) {
@@ -98,8 +98,7 @@ func (f *Front) AsError(err error) *host.Error {
 	return f.Internal("request failed", slog.Any("error", err))
 }
 
-// Internal logs what went wrong under a fresh id and returns an error that tells no more than this
-// id.
+// Internal logs a message under a new id and returns an error that contains only this id.
 func (f *Front) Internal(message string, attrs ...any) *host.Error {
 	id := rand.Text()
 	f.Logger.With(attrs...).Error(message, "error_id", id)

@@ -11,12 +11,12 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// ErrNotJSON is why a message cannot be read at all. Every other fault of a message leaves its
-// socket in order.
+// ErrNotJSON is the fault of a message that cannot be read at all. After other faults the socket
+// continues.
 var ErrNotJSON = host.Errorf(host.InvalidArgument, "the message is not JSON text")
 
-// DecodeJSON reads one JSON value with no members that v does not have. The fault is ErrNotJSON if
-// data is something else.
+// DecodeJSON decodes one JSON value with only members that v has. The fault is ErrNotJSON if data
+// is not JSON.
 func DecodeJSON(data []byte, v any) *host.Error {
 	if !utf8.Valid(data) {
 		return ErrNotJSON
@@ -59,7 +59,7 @@ func DecodeJSON(data []byte, v any) *host.Error {
 		host.Clip(strings.TrimPrefix(err.Error(), "json: ")))
 }
 
-// wrong is the error for a member that is wrong.
+// wrong returns the error for a wrong member.
 func wrong(member, format string, args ...any) *host.Error {
 	return host.Errorf(host.InvalidArgument, format, args...).With("field", strings.ToValidUTF8(member, "\uFFFD"))
 }

@@ -2,7 +2,7 @@ package serve
 
 import "time"
 
-// The defaults of Limits, and what holds besides.
+// The defaults of Limits, and fixed limits.
 const (
 	DefaultBodyBytes          = 1 << 20
 	DefaultCallTimeout        = 60 * time.Second
@@ -17,8 +17,8 @@ const (
 	DefaultStreamBufferBytes  = 64 << 10
 	DefaultHeartbeat          = 15 * time.Second
 
-	// KVBodyBytes bounds the body of a request that may carry entries of a key-value store: of the
-	// methods kv.*, and of all methods of a type with OpenKV. A greater BodyBytes goes before it.
+	// KVBodyBytes bounds the body of a request that may contain entries of a key-value store: of
+	// the methods kv.*, and of all methods of a type with OpenKV. A greater BodyBytes overrides it.
 	KVBodyBytes = 16 << 20
 	// ReadHeaderTimeout is how long a client may take to send a request's header.
 	ReadHeaderTimeout = 10 * time.Second
@@ -27,55 +27,54 @@ const (
 	// ReplyTimeout is how long a client may take to read a reply, after the time that the call
 	// itself may take.
 	ReplyTimeout = 30 * time.Second
-	// MaxHeaderBytes bounds a request's header, the path included.
+	// MaxHeaderBytes bounds a request's header, with the path.
 	MaxHeaderBytes = 64 << 10
 )
 
-// Limits bound what one client can take. A zero field means its default.
+// Limits bound the resources of one client. A zero field means its default.
 type Limits struct {
 	// BodyBytes bounds the body of a request: 1 MiB by default.
 	BodyBytes int64
 	// BodyTimeout is how long a client may take to send a body: 30 s by default.
 	BodyTimeout time.Duration
-	// ImportBytes bounds a database that is imported: 1 GiB by default. It may take as long as it
-	// likes to arrive, but BodyTimeout for every 256 KiB of it.
+	// ImportBytes bounds an imported database: 1 GiB by default. Each 256 KiB of it must arrive
+	// within BodyTimeout; the total time is not bounded.
 	ImportBytes int64
-	// CallTimeout ends a request's context, and so the waiting for a reply: 60 s by default,
-	// negative for never. The turn itself has a limit of its own, which the actor type sets.
-	// Built-in methods that wait for something may take a minute longer, which is the longest that
-	// they can be asked to wait.
+	// CallTimeout ends a request's context, and so the wait for a reply: 60 s by default, negative
+	// for never. The turn has its own limit, set by the actor type. Built-in methods that wait for
+	// something may take a minute longer, their longest wait.
 	CallTimeout time.Duration
-	// Streams bounds what is open at a time of event streams, streams that are followed and workers
-	// that listen: 10,000 by default.
+	// Streams bounds the open event streams, followed streams and listening workers together:
+	// 10,000 by default.
 	Streams int
-	// Connections bounds the connections to actors that are open at a time, over WebSockets and as
-	// event streams: 20,000 by default.
+	// Connections bounds the open connections to actors, over WebSockets and as event streams:
+	// 20,000 by default.
 	Connections int
-	// ConnectionCalls bounds the calls that one WebSocket has in flight, and the streams that it
-	// follows: 64 of each by default.
+	// ConnectionCalls bounds the calls in flight of one WebSocket, and its followed streams: 64 of
+	// each by default.
 	ConnectionCalls int
-	// ConnectionBytes bounds what waits to be written to one WebSocket: 4 MiB by default. A client
-	// that lets more pile up is closed as too slow. One message may be longer.
+	// ConnectionBytes bounds the unwritten bytes of one WebSocket: 4 MiB by default. Beyond it the
+	// WebSocket is closed because its client is too slow. One message may be longer.
 	ConnectionBytes int
-	// MemoryBytes bounds what is kept for all clients together: 256 MiB by default, of bodies and
-	// WebSocket messages beyond 64 KiB, until they are answered, and of what waits to be written to
-	// WebSockets. Beyond it a long body is refused as overloaded, and a WebSocket that sends a long
-	// message, or whose client lets more than StreamBufferBytes pile up, is closed. Its client may
-	// come back.
+	// MemoryBytes bounds the memory for all clients together: 256 MiB by default. It counts bodies
+	// and WebSocket messages beyond 64 KiB, until they are answered, and unwritten bytes of
+	// WebSockets. Beyond it a long body is refused as overloaded, and a WebSocket with a long
+	// message or more than StreamBufferBytes of unwritten bytes is closed. Its client may
+	// reconnect.
 	MemoryBytes int64
-	// StreamWriteTimeout is how long a client may take to accept what is written to its stream or
-	// WebSocket before that is closed: 10 s by default.
+	// StreamWriteTimeout is how long a client may take to accept a write before its stream or
+	// WebSocket is closed: 10 s by default.
 	StreamWriteTimeout time.Duration
-	// StreamBufferBytes is how much of a stream is put together before it is written: 64 KiB by
+	// StreamBufferBytes is how much of a stream is buffered before it is written: 64 KiB by
 	// default. One event may be longer.
 	StreamBufferBytes int
 	// Heartbeat is the time between the comments that keep an event stream alive, and between the
-	// pings of a WebSocket: 15 s by default. A WebSocket from which nothing comes for two of them
-	// is lost.
+	// pings of a WebSocket: 15 s by default. A WebSocket without a byte from its client for two of
+	// them is lost.
 	Heartbeat time.Duration
 }
 
-// ensureDefaults replaces zero fields by the defaults.
+// ensureDefaults replaces zero fields with the defaults.
 func (l *Limits) ensureDefaults() {
 	setDefault(&l.BodyBytes, DefaultBodyBytes)
 	setDefault(&l.BodyTimeout, DefaultBodyTimeout)

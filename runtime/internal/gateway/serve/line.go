@@ -9,11 +9,11 @@ import (
 //
 //  1. Requests enter the actor's mailbox in the order of their messages. They do not wait for each
 //     other's answers.
-//  2. A request that reads begins when no turn is open. It is placed once it has the version that
-//     it reads, so that no later request can enter the mailbox before.
-//  3. A turn is open from when its request is placed until it is answered, or waits for something
-//     to appear.
-//  4. A request that is refused or gives up leaves the line from wherever it stands.
+//  2. A request that reads begins when no turn is open. It is placed once it has its version to
+//     read, so no later request can enter the mailbox before.
+//  3. A turn is open from the placing of its request until its answer, or until it waits for
+//     something.
+//  4. A request that is refused or gives up leaves the line from any place.
 type Line struct {
 	mu          sync.Mutex
 	first, last *Place
@@ -21,12 +21,12 @@ type Line struct {
 	quiet       chan struct{} // closed when open is 0, if the first waits for that
 }
 
-// A Place is where a request stands in a line. It implements host.Order.
+// A Place is the place of a request in a line. It implements host.Order.
 type Place struct {
 	line       *Line
 	prev, next *Place
-	ready      chan struct{} // closed when it is the first; nil if it was from the beginning
-	left       bool          // the line
+	ready      chan struct{} // closed when it is the first; nil if it was first on joining
+	left       bool          // it has left the line
 	reads      bool
 	opened     bool // its turn is open
 }
@@ -45,7 +45,7 @@ func (l *Line) Join(p *Place) {
 	l.last = p
 }
 
-// part takes p out of the line. REQUIRES: mu
+// part removes p from the line. REQUIRES: mu
 func (l *Line) part(p *Place) {
 	p.left = true
 	if p.next == nil {
@@ -61,7 +61,7 @@ func (l *Line) part(p *Place) {
 	p.prev, p.next = nil, nil
 }
 
-// Arrive waits until p is the first. It returns false if ctx ends before.
+// Arrive waits until p is the first. It returns false if ctx ends before that.
 func (p *Place) Arrive(ctx context.Context) bool {
 	if p.ready == nil {
 		return true
@@ -117,7 +117,7 @@ func (p *Place) Waits() {
 	p.Leave()
 }
 
-// Leave ends the request's turn, or takes it out of the line.
+// Leave ends the request's turn, or removes the request from the line.
 func (p *Place) Leave() {
 	l := p.line
 	l.mu.Lock()

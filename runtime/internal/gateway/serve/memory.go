@@ -8,14 +8,14 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A Memory bounds the memory that is kept for all clients together: bodies of requests, messages of
-// WebSockets, and what waits to be written to those.
+// A Memory bounds the memory for all clients together: bodies of requests, messages of WebSockets,
+// and their unwritten bytes.
 type Memory struct {
 	limit int64
 	used  atomic.Int64
 }
 
-// take takes n bytes, and reports whether there were so many.
+// take takes n bytes, and reports whether there was enough memory.
 func (m *Memory) take(n int64) bool {
 	if m.used.Add(n) > m.limit {
 		m.used.Add(-n)
@@ -24,25 +24,25 @@ func (m *Memory) take(n int64) bool {
 	return true
 }
 
-// Add takes n bytes, or gives them back if n is negative, whether there are so many or not.
+// Add takes n bytes, even beyond the limit, or gives them back if n is negative.
 func (m *Memory) Add(n int) { m.used.Add(int64(n)) }
 
 // Used returns how many bytes are taken.
 func (m *Memory) Used() int64 { return m.used.Load() }
 
-// over reports whether more is taken than there is.
+// over reports whether more is taken than the limit.
 func (m *Memory) over() bool { return m.Used() > m.limit }
 
-// firstRead is how much memory a body gets before any of it has arrived.
+// firstRead is how much memory a body gets before its first byte.
 const firstRead = 64 << 10
 
-// A bodyReader takes memory for what it reads, firstRead bytes at a time, because what a header
-// promises is not yet there.
+// A bodyReader takes memory for its reads, firstRead bytes at a time, because the length in the
+// header has not arrived yet.
 type bodyReader struct {
 	io.Reader
 	of   *Memory
 	held int64 // taken
-	room int64 // taken and not read yet, or to be read without being taken
+	room int64 // bytes that may be read before more must be taken
 	full bool
 }
 
@@ -61,7 +61,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// crowded returns the error for a body that there is no memory for.
+// crowded returns the error for a body without memory.
 func (m *Memory) crowded() *host.Error {
 	return host.Errorf(host.Overloaded,
 		"the bodies of other requests and what waits for other clients take all of %d bytes", m.limit).

@@ -59,7 +59,7 @@ func TestWhatWaitsForWebSocketsSharesAMemory(t *testing.T) {
 	f := newFront(t, Options{Limits: Limits{StreamBufferBytes: 10 << 10, MemoryBytes: 100 << 10}})
 	server, client := net.Pipe()
 	defer client.Close()
-	s := &Socket{Conn: server, front: f, writing: true} // another goroutine writes, and does not get on
+	s := &Socket{Conn: server, front: f, writing: true} // another goroutine writes, without progress
 	s.room.L = &s.mu
 	payload := bytes.Repeat([]byte("x"), 30<<10)
 	var err error
@@ -71,7 +71,7 @@ func TestWhatWaitsForWebSocketsSharesAMemory(t *testing.T) {
 	s.mu.Lock()
 	s.fail(io.ErrClosedPipe)
 	s.mu.Unlock()
-	if _, err := s.Write([]byte{frameClose, 0}); err == nil { // the library says goodbye to a client that is gone
+	if _, err := s.Write([]byte{frameClose, 0}); err == nil { // the library's close frame for a client that is gone
 		t.Error("a failed socket takes what is written")
 	}
 	same(t, f.Memory.Used(), 0)
@@ -79,7 +79,7 @@ func TestWhatWaitsForWebSocketsSharesAMemory(t *testing.T) {
 
 var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
 
-// same is an error unless got is want. where says of what.
+// same reports an error unless got is want. where names the value.
 func same[T comparable](t testing.TB, got, want T, where ...any) {
 	if got != want {
 		t.Helper()
@@ -136,7 +136,7 @@ func TestEveryCodeHasItsStatusAndAPage(t *testing.T) {
 			errorIf(t, !strings.Contains(string(page), part), "%s.md lacks %q", c, strings.TrimSpace(part))
 		}
 	}
-	if got := Status(host.ReadOnly); got != 400 { // mostly a statement of the client
+	if got := Status(host.ReadOnly); got != 400 { // usually a statement of the client
 		t.Errorf("read_only has the status %d", got)
 	}
 	pages, err := filepath.Glob(filepath.Join(dir, "*.md"))

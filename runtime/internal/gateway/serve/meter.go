@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 )
 
-// A Label is an operation in the metrics. Calls are counted as what they run.
+// A Label is an operation in the metrics. Calls have the label of the method's kind.
 type Label uint8
 
 const (
@@ -39,11 +39,11 @@ func (l Label) String() string {
 		"builtin", "connect", "listen", "follow", "watch", "export", "import"}[l]
 }
 
-// A Meter counts requests, and what responses that last have sent.
+// A Meter counts requests, and the events and messages of lasting responses.
 //
-// The number of time series is bounded by what the node's own code declares: types and methods that
-// no behavior names are counted as "unknown", whatever clients send. Handles of series are resolved
-// once and kept, so that counting a request costs two map lookups and a few atomic adds.
+// The node's own code bounds the number of time series: types and methods that no behavior names
+// are counted as "unknown", regardless of clients. Handles of series are resolved once and kept, so
+// counting a request costs two map lookups and a few atomic adds.
 type Meter struct {
 	requests  *prometheus.CounterVec
 	seconds   *prometheus.HistogramVec
@@ -168,7 +168,7 @@ func (m *Meter) unregister(r prometheus.Registerer) {
 	}
 }
 
-// Type returns the handles of an actor type: those of "unknown" if no behavior declares it.
+// Type returns the handles of an actor type, or of "unknown" if no behavior declares it.
 func (m *Meter) Type(name string) *TypeMeter {
 	if t := m.types[name]; t != nil {
 		return t
@@ -176,7 +176,7 @@ func (m *Meter) Type(name string) *TypeMeter {
 	return m.unknown
 }
 
-// Kind is the label of a call of a method.
+// Kind returns the label of a call of a method.
 func (t *TypeMeter) Kind(name string) Label {
 	if method.BuiltIn(name) {
 		return LabelBuiltin
@@ -184,7 +184,7 @@ func (t *TypeMeter) Kind(name string) Label {
 	return t.kinds[name]
 }
 
-// Count counts a request that took so long and ended with a code, "" for success.
+// Count counts a request with its time and code, "" for success.
 func (m *Meter) Count(t *TypeMeter, l Label, code host.Code, took time.Duration) {
 	i, name := 0, "ok"
 	if code != "" {
@@ -202,7 +202,7 @@ func (m *Meter) Count(t *TypeMeter, l Label, code host.Code, took time.Duration)
 	(*c).Inc()
 	switch l {
 	case LabelEvents, LabelConnect, LabelListen, LabelFollow, LabelWatch, LabelExport, LabelImport:
-		return // it lasts as long as the client likes, so the time says nothing
+		return // its time depends only on the client
 	}
 	s := t.seconds[l].Load()
 	if s == nil {

@@ -14,38 +14,38 @@ import (
 
 // Options configure a Front. None is required.
 type Options struct {
-	// Behaviors are the actor types of the node. They name the types and methods that appear in
-	// metrics (all others are counted as "unknown"), the creation that a PUT with a body means, and
-	// the types whose callers may use SQL. Nil names none.
+	// Behaviors are the actor types of the node. They determine the types and methods in metrics
+	// (all others are counted as "unknown"), the creation of a PUT with a body, and the types whose
+	// callers may use SQL. Nil means none.
 	Behaviors []*host.Behavior
-	// Authorize is asked about every request except CORS preflights, after the token. An
-	// *host.Error is passed on to the client, any other error becomes permission_denied without
-	// details. Nil allows all.
+	// Authorize checks every request except CORS preflights, after the token. An *host.Error is
+	// passed on to the client, any other error becomes permission_denied without details. Nil
+	// allows all.
 	Authorize func(context.Context, AuthRequest) error
-	// Token, if not "", is demanded of every request except GET /healthz and the pages of the
-	// dashboard, as "Authorization: Bearer <token>". A gateway may take other tokens in its place
-	// for what these allow.
+	// Token, if not "", is required of every request as "Authorization: Bearer <token>", except GET
+	// /healthz and the pages of the dashboard. A gateway may accept other tokens instead, for what
+	// they allow.
 	Token string
 	// AllowedOrigins are the web origins, such as "https://app.example.com", whose pages may use
-	// the gateway from a browser, besides pages that the gateway's own host serves. "*" stands for
-	// all and demands a Token or Authorize.
+	// the gateway from a browser, in addition to pages of the gateway's own host. "*" means all and
+	// requires a Token or Authorize.
 	AllowedOrigins []string
-	// LoopbackOnly says that the node listens on loopback only. Without a Token, requests are then
-	// accepted only if their Host header is a loopback address or localhost, so that a web page
-	// cannot reach the node by pointing a name of its own at 127.0.0.1. Authorize does not replace
-	// that check: such a page looks to it like a program on this machine.
+	// LoopbackOnly means that the node listens only on loopback. Without a Token, requests are then
+	// accepted only if their Host header is a loopback address or localhost, so a web page cannot
+	// reach the node by pointing its own name at 127.0.0.1. Authorize does not replace that check:
+	// it cannot distinguish such a page from a program on this machine.
 	LoopbackOnly bool
 	Limits       Limits
-	// Gatherer is what GET /metrics shows, Registerer is where the gateway registers its own
-	// metrics. With both nil the gateway shows its own. A Registerer that is also a Gatherer, such
-	// as a *prometheus.Registry, needs no Gatherer.
+	// Gatherer has the metrics of GET /metrics. The gateway registers its own metrics in
+	// Registerer. If both are nil, the gateway shows its own. A Registerer that is also a Gatherer,
+	// such as a *prometheus.Registry, needs no Gatherer.
 	Gatherer   prometheus.Gatherer
 	Registerer prometheus.Registerer
-	// Logger takes panics and errors without a code. Nil discards them.
+	// Logger receives panics and errors without a code. Nil discards them.
 	Logger *slog.Logger
 }
 
-// ensureDefaults returns o with its zero fields replaced by the defaults.
+// ensureDefaults returns o with its zero fields replaced with the defaults.
 func (o Options) ensureDefaults() Options {
 	o.Limits.ensureDefaults()
 	if o.Logger == nil {
@@ -62,7 +62,7 @@ func (o Options) ensureDefaults() Options {
 	return o
 }
 
-// validate reports every fault of o at once, or nil. It expects the result of ensureDefaults.
+// validate returns every fault of o in one error, or nil. Call ensureDefaults before.
 func (o Options) validate() error {
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {

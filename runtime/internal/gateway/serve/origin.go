@@ -5,8 +5,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host/audit"
 )
 
-// Identify gives the context of the request an origin, for the audit log. A request of an operator
-// needs one, before Authorize is asked.
+// Identify adds an origin to the context of the request, for the audit log. A request of an
+// operator needs one before Authorize.
 func (x *Exchange) Identify() {
 	o := &audit.Origin{Channel: "http", Remote: x.R.RemoteAddr}
 	if values := x.R.Header[audit.Header]; len(values) > 1 {
@@ -18,14 +18,14 @@ func (x *Exchange) Identify() {
 	x.origin, x.R = o, x.R.WithContext(audit.With(x.R.Context(), o))
 }
 
-// From returns the question of a caller with an origin, which the hook may name.
+// From returns r with an origin, whose name the hook may set.
 func (r AuthRequest) From(o *audit.Origin) AuthRequest {
 	r.origin = o
 	return r
 }
 
-// SetPrincipal names the caller: a user or a program, in any form that operators understand. The
-// audit log shows the name with what the request does.
+// SetPrincipal sets the name of the caller: a user or a program, in any form that operators
+// understand. The audit log shows the name with the request.
 func (r AuthRequest) SetPrincipal(name string) {
 	if r.origin != nil {
 		r.origin.Principal = name

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// serverLog takes what net/http reports. Most is about what a client did wrong, which operators
-// need not see. That the node can accept no connection, usually because it has no file descriptors
-// left, is a warning; net/http tries again within a second and reports each time, so one line a
-// second is passed on.
+// serverLog handles net/http's log lines. Most are about faults of clients, which operators need
+// not see. If the node can accept no connection, usually because it has no file descriptors left,
+// that is a warning. net/http retries within a second and logs each time, so serverLog passes on
+// one line a second.
 type serverLog struct {
 	log  *slog.Logger
 	mu   sync.Mutex

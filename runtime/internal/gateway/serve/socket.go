@@ -15,7 +15,7 @@ import (
 // farewellTimeout is how long a client may take to answer the frame that closes its WebSocket.
 const farewellTimeout = 5 * time.Second
 
-// The first byte of the frames that a Socket writes: final, and what they are.
+// The first byte of the frames that a Socket writes: final, and the type.
 const (
 	frameText  = 0x81
 	frameClose = 0x88
@@ -24,28 +24,27 @@ const (
 )
 
 var (
-	// ErrSlow: the client does not read what is written to it.
+	// ErrSlow means that the client does not read its messages.
 	ErrSlow = errors.New("gateway: client does not read")
-	// errFarewell: the frame that closes the WebSocket is written, and nothing can follow it.
+	// errFarewell means that the close frame is written, and nothing can follow it.
 	errFarewell = errors.New("gateway: WebSocket is closing")
 )
 
 // A Socket is the connection under a WebSocket, with the library above it and the network below it.
 //
-// The library does the handshake and reads. What is written goes past it, for three reasons: it
-// writes each message by itself, where several that wait can go in one write; each of its writers
-// waits for the network; and it cannot tell when to give up on a client. So:
+// The library does the handshake and reads. Writes bypass it for three reasons: it writes each
+// message separately, although several waiting ones fit in one write; each of its writers waits for
+// the network; and it cannot decide when to give up on a client. So:
 //
-//  1. Frames are appended to pending as a whole, in the order of their arrival. A goroutine that
-//     finds no other writing then writes until nothing is pending; the others go on. No goroutine
-//     is kept for it, and no buffer.
-//  2. When ConnectionBytes wait to be written, no further message is taken.
-//  3. Each piece of at most StreamBufferBytes has StreamWriteTimeout to be accepted by the network.
-//     If it is not, or the network fails, the connection is closed: a frame may have been cut off.
+//  1. Frames are appended to pending as a whole, in the order of their arrival. If no other
+//     goroutine is writing, the goroutine then writes until nothing is pending; others continue.
+//     There is no goroutine and no buffer only for that.
+//  2. When ConnectionBytes wait to be written, no further message is accepted.
+//  3. The network must accept each piece of up to StreamBufferBytes within StreamWriteTimeout. If
+//     it does not, or fails, the connection is closed, because a frame may be incomplete.
 //  4. After a close frame nothing is written. The library's close frames have left when its Write
 //     returns.
-//  5. A read ends in an error when nothing has come for two heartbeats, or at the time that readBy
-//     sets.
+//  5. A read fails after two heartbeats without a byte, or at the time in readBy.
 //
 // One goroutine reads, with Next and Discard. Any goroutine may write. Read and Write are for the
 // library.
@@ -53,16 +52,16 @@ type Socket struct {
 	net.Conn
 	front *Front
 	ws    *websocket.Conn
-	early []byte // what came with the handshake
+	early []byte // bytes that came with the handshake
 
 	mu      sync.Mutex
 	room    sync.Cond     // signaled when something was written, and at the end
 	pending *bytes.Buffer // from buffers; nil if nothing is pending
-	flight  int           // bytes that are being written
+	flight  int           // bytes of the current write
 	writing bool
 	closing bool // a close frame is pending or written
-	parted  bool // it is one of this side's
-	tooMuch bool // more came than may wait
+	parted  bool // it is from this side
+	tooMuch bool // more than may wait
 	err     error
 	readBy  time.Time // zero for none
 }
@@ -80,7 +79,7 @@ func (s *Socket) Read(p []byte) (int, error) {
 	return s.Conn.Read(p)
 }
 
-// alive puts off the end of the wait for a sign of life.
+// alive extends the read deadline, because the client is alive.
 func (s *Socket) alive() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,8 +90,8 @@ func (s *Socket) alive() {
 	s.Conn.SetReadDeadline(by)
 }
 
-// ReadUntil bounds reads from now on; the zero time does not. Once the socket is closing it changes
-// nothing.
+// ReadUntil bounds reads from now on; the zero time removes the bound. It has no effect once the
+// socket is closing.
 func (s *Socket) ReadUntil(by time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,14 +100,14 @@ func (s *Socket) ReadUntil(by time.Time) {
 	}
 }
 
-// Write implements net.Conn for the library, which writes no more than close frames: each in one
-// piece, because its buffer has room for it. It returns when the frame has left, because the
-// network connection is closed next: a frame that waited behind what another goroutine writes would
-// be lost.
+// Write implements net.Conn for the library, which only writes close frames: each in one piece,
+// because its buffer has room for it. Write returns when the frame has left, because the library
+// closes the network connection next. A frame that still waited behind another goroutine's write
+// would be lost.
 func (s *Socket) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing { // p answers a close frame of ours, or crosses one, which then is the answer
+	if s.closing { // p answers a close frame of ours, or crosses one, which is then the answer
 		s.drained(1)
 		return len(p), nil
 	}
@@ -121,7 +120,7 @@ func (s *Socket) Write(p []byte) (int, error) {
 	return len(p), s.err
 }
 
-// queue appends bytes to what is pending. REQUIRES: mu
+// queue appends bytes to pending. REQUIRES: mu
 func (s *Socket) queue(p []byte) {
 	if s.pending == nil {
 		s.pending = buffers.Get().(*bytes.Buffer)
@@ -130,7 +129,7 @@ func (s *Socket) queue(p []byte) {
 	s.front.Memory.Add(len(p))
 }
 
-// waiting is how many bytes are not written yet. REQUIRES: mu
+// waiting returns how many bytes are not written yet. REQUIRES: mu
 func (s *Socket) waiting() int {
 	if s.pending == nil {
 		return s.flight
@@ -138,7 +137,7 @@ func (s *Socket) waiting() int {
 	return s.pending.Len() + s.flight
 }
 
-// frame appends a frame to what is pending. REQUIRES: mu
+// frame appends a frame to pending. REQUIRES: mu
 func (s *Socket) frame(first byte, payload []byte) {
 	var space [10]byte
 	header := space[:0]
@@ -154,7 +153,7 @@ func (s *Socket) frame(first byte, payload []byte) {
 	s.queue(payload)
 }
 
-// flush writes what is pending unless another goroutine is at it, which then does. It releases mu
+// flush writes pending, unless another goroutine is writing, which then does it. It releases mu
 // while it writes. REQUIRES: mu
 func (s *Socket) flush() {
 	if s.writing {
@@ -178,7 +177,7 @@ func (s *Socket) flush() {
 	s.writing = false
 }
 
-// fail notes that nothing can be written from now on, and ends the reader. REQUIRES: mu
+// fail records the error for all later writes, and ends the reader. REQUIRES: mu
 func (s *Socket) fail(err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = ErrSlow
@@ -193,7 +192,7 @@ func (s *Socket) fail(err error) {
 	s.Conn.Close()
 }
 
-// writeOut writes b in pieces that each have their time.
+// writeOut writes b in pieces, each with its own deadline.
 func (s *Socket) writeOut(b []byte) error {
 	for len(b) > 0 {
 		n := min(len(b), s.front.Limits.StreamBufferBytes)
@@ -202,13 +201,13 @@ func (s *Socket) writeOut(b []byte) error {
 			return err
 		}
 		if b = b[n:]; len(b) > 0 {
-			s.alive() // a client that takes a long message slowly may have no time for a pong
+			s.alive() // a client that slowly reads a long message may not send a pong
 		}
 	}
 	return nil
 }
 
-// usable says why nothing can be written. REQUIRES: mu
+// usable returns why nothing can be written, or nil. REQUIRES: mu
 func (s *Socket) usable() error {
 	if s.err == nil && s.closing {
 		return errFarewell
@@ -236,8 +235,8 @@ func (s *Socket) Send(payload []byte) error {
 	return s.err
 }
 
-// SendAll queues messages and waits until they are written, or nearly: less than StreamBufferBytes
-// waits then. So what comes faster than the client reads waits where it comes from.
+// SendAll queues messages and waits until less than StreamBufferBytes is unwritten. So messages for
+// a slow client wait at their source.
 func (s *Socket) SendAll(payloads [][]byte) error {
 	defer s.front.Meter.sent.Add(float64(len(payloads)))
 	s.mu.Lock()
@@ -255,7 +254,7 @@ func (s *Socket) SendAll(payloads [][]byte) error {
 	return s.err
 }
 
-// Wait waits until less than half of what may wait does.
+// Wait waits until less than half of ConnectionBytes waits to be written.
 func (s *Socket) Wait() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,10 +271,10 @@ func (s *Socket) drained(n int) {
 	}
 }
 
-// Ping asks the client for a sign of life; any byte that comes is one.
+// Ping sends a ping; any byte from the client counts as an answer.
 func (s *Socket) Ping() { s.control(framePing, nil) }
 
-// pong answers a ping of the client's.
+// pong answers a client's ping.
 func (s *Socket) pong(payload []byte) { s.control(framePong, payload) }
 
 func (s *Socket) control(first byte, payload []byte) {
@@ -288,8 +287,8 @@ func (s *Socket) control(first byte, payload []byte) {
 	s.flush()
 }
 
-// Farewell queues a last message and the close frame, and bounds how long the client may take to
-// answer it. Only the first one counts.
+// Farewell queues a last message and the close frame, and bounds the time for the client's answer.
+// Only the first call counts.
 func (s *Socket) Farewell(payload []byte, code websocket.StatusCode, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -314,7 +313,7 @@ func (s *Socket) Slow() bool {
 	return s.tooMuch || s.err == ErrSlow
 }
 
-// SaidFarewell reports whether a close frame of this side's is pending or written.
+// SaidFarewell reports whether a close frame of this side is pending or written.
 func (s *Socket) SaidFarewell() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,12 +10,11 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// StatusClientClosedRequest answers a request whose client has gone: nobody reads it, but logs of
-// proxies show it.
+// StatusClientClosedRequest answers a request whose client is gone. Only logs of proxies show it.
 const StatusClientClosedRequest = 499
 
-// Status is the HTTP status of an error code. Requests that never reach the node may have a status
-// of their own with the code invalid_argument: 405 for the wrong HTTP method and 415 for a body
+// Status returns the HTTP status of an error code. Requests that never reach the node may have
+// another status with the code invalid_argument: 405 for a wrong HTTP method and 415 for a body
 // that is neither JSON nor CBOR.
 func Status(c host.Code) int {
 	switch c {
@@ -51,8 +50,8 @@ func Status(c host.Code) int {
 	return http.StatusInternalServerError
 }
 
-// CloseCode is the code that a WebSocket is closed with because of an error: after the client was
-// welcomed, or instead of that.
+// CloseCode returns the code with which to close a WebSocket after an error, after the welcome or
+// instead of it.
 func CloseCode(e *host.Error, welcomed bool) websocket.StatusCode {
 	switch e.Code {
 	case host.Unavailable:
@@ -73,8 +72,8 @@ func CloseCode(e *host.Error, welcomed bool) websocket.StatusCode {
 // maxRetryAfter bounds the Retry-After header.
 const maxRetryAfter = time.Hour
 
-// retryAfter is the value of the Retry-After header, in whole seconds: until the error's retry_at
-// or for its retry_after_ms if it has one of them, a second otherwise.
+// retryAfter returns the value of the Retry-After header, in whole seconds: the time until the
+// error's retry_at, or its retry_after_ms, or else a second.
 func retryAfter(e *host.Error, now time.Time) string {
 	wait := time.Second
 	if at, err := time.Parse(time.RFC3339, e.Metadata["retry_at"]); err == nil {

@@ -14,24 +14,24 @@ import (
 // ErrShutdown is the error for clients when the node shuts down.
 var ErrShutdown = host.Errorf(host.Unavailable, "the node is shutting down").Retry()
 
-// errClosing is the cause with which the context of a Stay ends when the front shuts down.
+// errClosing is the cause of the end of a Stay's context when the front shuts down.
 var errClosing = errors.New("gateway: closing")
 
-// A Kind of Stay decides which limit it counts against, and which metric shows it.
+// A Kind determines the limit and the metric of a Stay.
 type Kind uint8
 
 const (
-	// EventStream is a response of server-sent events that is no connection: it counts against
+	// EventStream is a response of server-sent events that is not a connection. It counts against
 	// Limits.Streams.
 	EventStream Kind = iota
-	// EventConnection is a connection to an actor over server-sent events, and WebSocket is one
-	// over a WebSocket: both count against Limits.Connections.
+	// EventConnection is a connection to an actor over server-sent events, WebSocket one over a
+	// WebSocket. Both count against Limits.Connections.
 	EventConnection
 	WebSocket
 )
 
-// A Stay is one client with a response that lasts: a subscriber, a connection, a worker that
-// listens, a reader that follows.
+// A Stay is one client with a lasting response: a subscriber, a connection, a worker that listens,
+// a reader that follows.
 //
 //  1. It counts against its limit, and in the metric of its kind, from Admit until Done.
 //  2. Its context ends when the front shuts down. Shutdown waits for Done.
@@ -42,8 +42,8 @@ type Stay struct {
 	cancel context.CancelCauseFunc
 }
 
-// Admit opens a Stay, unless there are too many or the front shuts down. The caller calls Done at
-// its end.
+// Admit opens a Stay, unless there are too many or the front shuts down. The caller must call Done
+// at its end.
 func (f *Front) Admit(ctx context.Context, kind Kind) (*Stay, *host.Error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,7 +119,7 @@ func (f *Front) Open() int {
 // Closing reports whether the front shuts down. Gateways then refuse new requests with ErrShutdown.
 func (f *Front) Closing() bool { return f.closing.Load() }
 
-// Drain begins the shutdown, without waiting: it refuses new requests and ends the context of every
+// Drain begins the shutdown without waiting. It refuses new requests and ends the context of every
 // Stay.
 func (f *Front) Drain() {
 	f.mu.Lock()
@@ -136,9 +136,9 @@ func (f *Front) Drain() {
 }
 
 // Shutdown ends all event streams and WebSockets with a final message and waits for them. New
-// requests are refused as unavailable. Shutdown does not wait for running calls, except those over
-// WebSockets: that is for the server and the node to do. It returns ctx's error if ctx ends first,
-// and may be called again.
+// requests are refused as unavailable. Shutdown waits only for calls over WebSockets; the server
+// and the node wait for other calls. It returns ctx's error if ctx ends first, and may be called
+// again.
 func (f *Front) Shutdown(ctx context.Context) error {
 	f.Drain()
 	select {
@@ -150,6 +150,5 @@ func (f *Front) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Close is Shutdown without a limit of time other than the one that each Stay has for its last
-// write.
+// Close is Shutdown without a time limit, except the limit of each Stay's last write.
 func (f *Front) Close() error { return f.Shutdown(context.Background()) }

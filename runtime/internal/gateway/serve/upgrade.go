@@ -17,16 +17,15 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// socketReadBuffer suits the usual message, and socketWriteBuffer the longest frame that the
-// library writes by itself: a control frame of 127 bytes. They stay with a WebSocket for as long as
-// it is open.
+// socketReadBuffer fits the usual message, and socketWriteBuffer the longest frame that the library
+// writes itself: a control frame of 127 bytes. A WebSocket keeps both while it is open.
 const (
 	socketReadBuffer  = 512
 	socketWriteBuffer = 128
 )
 
-// A hijacker is the response of a handshake. It hands the library a Socket with small buffers for
-// the connection, and keeps what the library says about a handshake that is not valid.
+// A hijacker is the response of a handshake. It gives the library a Socket with small buffers as
+// the connection, and keeps the library's status for an invalid handshake.
 type hijacker struct {
 	http.ResponseWriter
 	front  *Front
@@ -55,7 +54,7 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	s := &Socket{Conn: conn, front: h.front}
 	s.room.L = &s.mu
 	if n := rw.Reader.Buffered(); n > 0 {
-		b, _ := rw.Reader.Peek(n) // what is buffered is there
+		b, _ := rw.Reader.Peek(n) // buffered bytes are available
 		s.early = append(s.early, b...)
 	}
 	h.socket = s
@@ -63,8 +62,8 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		bufio.NewWriterSize(s, socketWriteBuffer)), nil
 }
 
-// Upgrade makes the request a WebSocket. On failure it answers, with refusal if there is one, and
-// returns nil.
+// Upgrade turns the request into a WebSocket. On failure it answers, with refusal if there is one,
+// and returns nil.
 func (x *Exchange) Upgrade(subprotocol string, refusal *host.Error) *Socket {
 	if x.R.ProtoMajor != 1 {
 		x.Fail(cmp.Or(refusal, host.Errorf(host.InvalidArgument, "a WebSocket needs HTTP/1.1")))
@@ -84,7 +83,7 @@ func (x *Exchange) Upgrade(subprotocol string, refusal *host.Error) *Socket {
 		},
 	})
 	if err == nil {
-		ws.SetReadLimit(-1) // Next limits messages, and says so
+		ws.SetReadLimit(-1) // Next limits messages, with an error
 		s = h.socket
 		s.ws = ws
 		return s
@@ -112,11 +111,11 @@ const NoMessage websocket.StatusCode = -1
 // ErrLeft is the error of Next when the client closed its WebSocket itself.
 var ErrLeft = host.Errorf(host.Canceled, "the client has left")
 
-// Next reads a message of text and has decode read it, which must not keep the data.
+// Next reads a text message and calls decode with it, which must not keep the data.
 //
-// A code other than 0 means that there is no message and no next one either: NoMessage if the
-// client is gone, or the code to close with. An error of decode is returned without a code. Without
-// any error, the message holds that many bytes of Front.Memory, which the caller gives back.
+// A code other than 0 means that there are no further messages: NoMessage if the client is gone, or
+// the code to close with. An error of decode is returned with code 0. Without an error, the message
+// holds held bytes of Front.Memory, which the caller must give back.
 func (s *Socket) Next(decode func(data []byte) *host.Error) (held int64, fault *host.Error, code websocket.StatusCode) {
 	typ, r, err := s.ws.Reader(context.Background())
 	if err != nil {
@@ -130,7 +129,7 @@ func (s *Socket) Next(decode func(data []byte) *host.Error) (held int64, fault *
 	defer func() { memory.Add(-int(in.held)) }()
 	n, err := io.Copy(buf, &in)
 	if in.full {
-		_, _ = io.Copy(io.Discard, io.LimitReader(r, limits.BodyBytes)) // or the client would not get to the answer
+		_, _ = io.Copy(io.Discard, io.LimitReader(r, limits.BodyBytes)) // or the client would not read the answer
 	}
 	s.ReadUntil(time.Time{})
 	s.front.Meter.received.Inc()
@@ -152,8 +151,8 @@ func (s *Socket) Next(decode func(data []byte) *host.Error) (held int64, fault *
 	return held, nil, 0
 }
 
-// gone judges why nothing can be read: ErrLeft if the client closed the WebSocket, which counts
-// unless this side did so before.
+// gone returns why nothing can be read: ErrLeft if the client closed the WebSocket before this side
+// did.
 func (s *Socket) gone(err error) *host.Error {
 	switch websocket.CloseStatus(err) {
 	case websocket.StatusNormalClosure, websocket.StatusGoingAway, websocket.StatusNoStatusRcvd:
@@ -177,11 +176,11 @@ func (s *Socket) Discard() {
 	}
 }
 
-// CloseNow closes the connection without a word.
+// CloseNow closes the connection without a close frame.
 func (s *Socket) CloseNow() { s.ws.CloseNow() }
 
-// buffers holds what sockets write from and what clients' messages are read into. A buffer that
-// grew beyond keptBuffer is not kept.
+// buffers holds buffers for the writes of sockets and for clients' messages. A buffer that grew
+// beyond keptBuffer is not kept.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 const keptBuffer = 64 << 10

@@ -9,21 +9,20 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// ErrGone is the error of a Writer whose client does not take what is written.
+// ErrGone is the error of a Writer whose client does not read.
 var ErrGone = errors.New("gateway: client gone")
 
-// A Writer writes a response that lasts, from a buffer that its user appends to.
+// A Writer writes a lasting response, from a buffer to which its user appends.
 //
-//  1. Each write has Limits.StreamWriteTimeout to be accepted. A client that takes longer is too
-//     slow and is cut off.
-//  2. Between writes there is no deadline, so that a quiet response lives on.
+//  1. A client must accept each write within Limits.StreamWriteTimeout, or it is cut off.
+//  2. Between writes there is no deadline, so a quiet response continues.
 type Writer struct {
 	Buf []byte
 	x   *Exchange
 	rc  *http.ResponseController
 }
 
-// Stream begins a response that lasts.
+// Stream begins a lasting response.
 func (x *Exchange) Stream(contentType string) *Writer {
 	h := x.W.Header()
 	h.Set("Content-Type", contentType)
@@ -49,13 +48,13 @@ func (w *Writer) FlushFull() error {
 func (w *Writer) Flush() error {
 	err := w.FlushLast()
 	if err == nil {
-		// HTTP/2 ends a stream whose deadline passes, even if nothing is being written then.
+		// HTTP/2 ends a stream whose deadline passes, even without a write at that time.
 		w.rc.SetWriteDeadline(time.Time{})
 	}
 	return err
 }
 
-// FlushLast is Flush at the end of the response: the deadline stays, for what net/http writes last.
+// FlushLast is Flush at the end of the response: the deadline stays, for net/http's last write.
 func (w *Writer) FlushLast() error {
 	if len(w.Buf) == 0 {
 		return nil
@@ -86,8 +85,8 @@ func AppendEvent(b []byte, name string, data []byte) []byte {
 	return append(b, "\n\n"...)
 }
 
-// AppendField appends a value, in as many fields as it has lines: none of its bytes can end the
-// field, except that all line ends are read back as \n.
+// AppendField appends a value, in one field for each line, so no byte of it can end the event. All
+// line ends are read back as \n.
 func AppendField[T string | []byte](b []byte, prefix string, value T) []byte {
 	b = append(b, prefix...)
 	for i := 0; i < len(value); i++ {

@@ -9,13 +9,13 @@ import (
 	"github.com/cairn-run/cairn/actor/kv"
 )
 
-// A result is that of one item of a batch that writes.
+// A result is the result of one item of a writing batch.
 type result struct {
 	Version *uint64 `json:"version"`
 	Error   *string `json:"error"`
 }
 
-// fail says why an item is not done.
+// fail records why an item is not done.
 func (r *result) fail(err error) {
 	text := outside(err).Error()
 	if e, is := err.(*host.Error); is {
@@ -24,7 +24,7 @@ func (r *result) fail(err error) {
 	r.Error = &text
 }
 
-// few checks how many items a batch has.
+// few checks the number of items of a batch.
 func few(member string, n, most int) error {
 	if n > most {
 		return host.OverLimit(member, int64(most), int64(n)).With("field", member)
@@ -32,7 +32,7 @@ func few(member string, n, most int) error {
 	return nil
 }
 
-// kvBatchPut stores values with one commit, except such that are wrong.
+// kvBatchPut stores values with one commit, except faulty ones.
 type kvBatchPut struct {
 	target
 	Entries []struct {
@@ -82,13 +82,13 @@ func (in *kvBatchPut) run(c *call) (any, error) {
 	return map[string]any{"BatchResults": results}, err
 }
 
-// keys are those of a batch.
+// keys are the keys of a batch.
 type keys struct {
 	target
 	Keys []text `json:"keys" max:"10000"`
 }
 
-// check returns the keys of the entries. Of one that is wrong, fail is told why, and it is nil.
+// check returns the keys of the entries. For a faulty key it calls fail, and the result has nil.
 func (in *keys) check(s *space, most int, fail func(i int, err error)) ([]kv.Key, error) {
 	if err := few("keys", len(in.Keys), most); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ type kvBatchGet struct {
 
 func (in *kvBatchGet) run(c *call) (any, error) {
 	type item struct {
-		Value     *shown `json:"value,omitempty"` // absent without one
+		Value     *shown `json:"value,omitempty"` // absent if there is none
 		Version   uint64 `json:"version,omitempty"`
 		Timestamp int64  `json:"timestamp,omitempty"` // microseconds since 1970
 		Error     string `json:"error,omitempty"`
@@ -136,14 +136,14 @@ func (in *kvBatchGet) run(c *call) (any, error) {
 		}
 		v := shown(e.Value)
 		items[i].Value, items[i].Version = &v, e.Version
-		if !e.Updated.IsZero() { // it is that of a transaction
+		if !e.Updated.IsZero() { // zero for a transaction's own write
 			items[i].Timestamp = e.Updated.UnixMicro()
 		}
 	}
 	return map[string]any{"BatchGetResults": items}, nil
 }
 
-// found returns the entries of the keys, in their order; nil is none.
+// found returns the entries of the keys, in their order; nil for a missing one.
 func (in *keys) found(s *space, at moment, fail func(i int, err error)) ([]*kv.Entry, error) {
 	list, err := in.check(s, hostkv.MaxKeys, fail)
 	if err != nil {
@@ -175,7 +175,7 @@ func (in *keys) found(s *space, at moment, fail func(i int, err error)) ([]*kv.E
 	return out, nil
 }
 
-// kvBatchExists says of which keys there are values. One that is wrong fails all.
+// kvBatchExists says which keys have values. A faulty key fails the command.
 type kvBatchExists struct {
 	keys
 	moment
@@ -198,8 +198,8 @@ func (in *kvBatchExists) run(c *call) (any, error) {
 	return map[string]any{"BoolList": list}, err
 }
 
-// kvBatchDelete removes values with one commit. The version of an item is that of the commit, or
-// null if there was no value.
+// kvBatchDelete removes values with one commit. The version of an item is the version of the
+// commit, or null if there was no value.
 type kvBatchDelete struct{ keys }
 
 func (in *kvBatchDelete) run(c *call) (any, error) {

@@ -5,8 +5,8 @@ import (
 	"github.com/cairn-run/cairn/actor/kv"
 )
 
-// branch returns the branch of a command. The first is the store itself. A command of a transaction
-// is about that of the transaction.
+// branch returns the branch of a command. The first branch is the store itself. A command of a
+// transaction uses the transaction's branch.
 func (c *call) branch(given *text) (kv.Branch, error) {
 	name, err := given.name("branch")
 	switch {
@@ -21,7 +21,7 @@ func (c *call) branch(given *text) (kv.Branch, error) {
 	return c.store.Branch(stored(name)), err
 }
 
-// stored is the name of a branch in the store, and shownBranch the reverse.
+// stored returns the name of a branch in the store, and shownBranch the reverse.
 func stored(name string) string {
 	if name == defaultName {
 		return ""
@@ -40,12 +40,12 @@ func shownBranch(name string) string {
 type branchInfo struct {
 	ID      string  `json:"id"`
 	Parent  *string `json:"parent"`     // null for the first
-	Version uint64  `json:"version"`    // of what it began with
+	Version uint64  `json:"version"`    // version at which it began
 	Created int64   `json:"created_at"` // microseconds since 1970; 0 for the first
 	Tag     bool    `json:"read_only,omitempty"`
 }
 
-// branches lists the branches, the first first.
+// branches lists the branches, beginning with the first.
 func (c *call) branches() ([]branchInfo, error) {
 	found, err := c.store.Branches(c.ctx)
 	list := []branchInfo{{ID: defaultName}}
@@ -67,7 +67,7 @@ func (c *call) find(name string) (*branchInfo, error) {
 	return nil, err
 }
 
-// there returns an error if there is no branch with a name.
+// there returns an error if there is no branch with the name.
 func (c *call) there(name string) error {
 	if name == defaultName {
 		return nil
@@ -83,7 +83,7 @@ func noBranch(name string) error {
 	return named("BranchNotFound", host.NotFound, "there is no branch %.80q", name)
 }
 
-// apart refuses a command that is no part of a transaction.
+// apart refuses a command that cannot be part of a transaction, inside one.
 func (c *call) apart(command string) error {
 	switch {
 	case c.lapsed != nil:
@@ -94,7 +94,7 @@ func (c *call) apart(command string) error {
 	return nil
 }
 
-// required returns the name of a branch that must be given.
+// required returns the name of a required branch.
 func (s text) required(member string) (string, error) {
 	if s == "" {
 		return "", invalid(member, "is missing or empty")
@@ -102,7 +102,7 @@ func (s text) required(member string) (string, error) {
 	return (&s).name(member)
 }
 
-// branchCreate makes a branch that begins as the first is.
+// branchCreate makes a branch that begins as a copy of the first.
 type branchCreate struct {
 	Branch text `json:"branch_id"`
 }
@@ -118,7 +118,7 @@ func (in *branchCreate) run(c *call) (any, error) {
 	return c.fork(defaultName, name)
 }
 
-// branchFork makes a branch that begins as another one is.
+// branchFork makes a branch that begins as a copy of another one.
 type branchFork struct {
 	Source      text `json:"source"`
 	Destination text `json:"destination"`
@@ -199,7 +199,7 @@ func (in *branchExists) run(c *call) (any, error) {
 	return map[string]any{"Bool": info != nil}, err
 }
 
-// branchDelete removes a branch with all that it has of its own.
+// branchDelete removes a branch with all its own entries.
 type branchDelete struct{ branchName }
 
 func (in *branchDelete) run(c *call) (any, error) {
@@ -224,12 +224,12 @@ func (in *branchDelete) run(c *call) (any, error) {
 type branchDiff struct {
 	A text `json:"branch_a"`
 	B text `json:"branch_b"`
-	// Cursor is a space and a key, behind which the comparison goes on.
+	// Cursor is a space and a key after which the comparison continues.
 	Cursor *[2]text `json:"cursor"`
 	Limit  *uint64  `json:"limit"`
 }
 
-// A changedKey is a key that has not the same value in two branches.
+// A changedKey is a key with different values in two branches.
 type changedKey struct {
 	Space string `json:"space"`
 	Key   string `json:"key"`
@@ -256,7 +256,7 @@ func (in *branchDiff) run(c *call) (any, error) {
 	out := struct {
 		A        string       `json:"branch_a"`
 		B        string       `json:"branch_b"`
-		Added    []changedKey `json:"added"` // that only the second has
+		Added    []changedKey `json:"added"` // only in the second
 		Removed  []changedKey `json:"removed"`
 		Modified []changedKey `json:"modified"`
 		Cursor   *[2]string   `json:"cursor,omitempty"`
@@ -307,7 +307,7 @@ func bytesOf(e *kv.Entry) int {
 	return len(e.Value.Data)
 }
 
-// branchMerge brings what has changed in one branch into another.
+// branchMerge applies the changes of one branch to another.
 type branchMerge struct {
 	Source   text `json:"source"`
 	Target   text `json:"target"`

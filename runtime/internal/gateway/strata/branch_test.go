@@ -28,7 +28,7 @@ func TestBranches(t *testing.T) {
 	s.fails(400, "InvalidInput", "source is missing", `{"BranchFork":{"destination":"more"}}`)
 	s.fails(400, "InvalidInput", "cannot be deleted", `{"BranchDelete":{"branch":"default"}}`)
 
-	// A branch begins as its source, and changes by itself.
+	// A branch begins as a copy of its source, and changes independently.
 	s.want(`{"Maybe":{"Int":1}}`, `{"KvGet":{"branch":"feature","key":"a"}}`)
 	ok(`{"KvPut":{"branch":"feature","key":"a","value":2}}`)
 	s.want(`{"Bool":true}`, `{"KvDelete":{"branch":"feature","key":"b"}}`)
@@ -53,7 +53,7 @@ func TestBranches(t *testing.T) {
 	}
 	s.fails(404, "BranchNotFound", "other", `{"BranchDiff":{"branch_a":"default","branch_b":"other"}}`)
 
-	// A merge of what both have changed is refused with what that is, or decided.
+	// A merge of changes in both is refused with the conflicts, or resolved by the strategy.
 	ok(`{"KvPut":{"key":"a","value":3}}`)
 	s.want(`{"BranchMerged":{"source":"feature","target":"default","keys_applied":0,"keys_deleted":0,"merge_version":null,`+
 		`"conflicts":[{"space":"default","key":"a","base_value":{"Int":1},"source_value":{"Int":2},"target_value":{"Int":3}}],"total_conflicts":1}}`,
@@ -76,7 +76,7 @@ func TestBranches(t *testing.T) {
 	}
 	s.want(`{"Maybe":{"Int":9}}`, `{"KvGet":{"key":"a"}}`)
 
-	// The first write to a space of a branch keeps history.
+	// The first write to a space of a branch turns history on.
 	for i := range 3 {
 		ok(fmt.Sprintf(`{"KvPut":{"branch":"again","space":"new","key":"k","value":%d}}`, i))
 	}
@@ -84,7 +84,7 @@ func TestBranches(t *testing.T) {
 		t.Error(got)
 	}
 
-	// A branch that another was forked from stays, and one that goes takes its entries with it.
+	// A branch with forks cannot be deleted. A deleted branch takes its entries with it.
 	ok(`{"BranchFork":{"source":"feature","destination":"child"}}`)
 	s.fails(409, "ConstraintViolation", "child", `{"BranchDelete":{"branch":"feature"}}`)
 	s.want(`{"Unit":null}`, `{"BranchDelete":{"branch":"child"}}`)
@@ -94,7 +94,7 @@ func TestBranches(t *testing.T) {
 	s.fails(404, "BranchNotFound", "feature", `{"KvPut":{"branch":"feature","key":"a","value":1}}`)
 }
 
-// A transaction is on one branch, and what is read there conflicts there alone.
+// A transaction is on one branch, and its reads conflict only with changes there.
 func TestATransactionOnABranch(t *testing.T) {
 	s := open(t)
 	for _, command := range []string{`{"KvPut":{"key":"a","value":1}}`, `{"BranchFork":{"source":"default","destination":"feature"}}`} {

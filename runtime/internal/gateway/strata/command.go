@@ -19,7 +19,7 @@ type command interface {
 	run(c *call) (any, error)
 }
 
-// commands makes each of the commands, to be decoded.
+// commands makes an empty command by name, for decoding.
 var commands = map[string]func() command{
 	"KvPut":         func() command { return new(kvPut) },
 	"KvGet":         func() command { return new(kvGet) },
@@ -50,7 +50,7 @@ var commands = map[string]func() command{
 }
 
 // parse decodes the body of a request. A command is {NAME:{members}}, or "NAME" if it needs none.
-// session is "" if there is none.
+// session is "" if the body has none.
 func parse(body []byte) (session string, cmd command, err error) {
 	var in struct {
 		Session *text    `json:"session"`
@@ -93,7 +93,7 @@ func parse(body []byte) (session string, cmd command, err error) {
 }
 
 // split returns the name of a command and the object with its members, and whether the text is a
-// command. The text is JSON.
+// command. The text must be JSON.
 func split(text []byte) (name string, members json.RawMessage, fits bool) {
 	p := parser{text: text}
 	switch p.next() {
@@ -107,13 +107,13 @@ func split(text []byte) (name string, members json.RawMessage, fits bool) {
 		name, fits = unquote(p.token())
 		p.next()
 		members = json.RawMessage(bytes.TrimRight(text[p.at:], " \t\r\n"))
-		members = bytes.TrimRight(members[:len(members)-1], " \t\r\n") // without the bracket, with no second member
+		members = bytes.TrimRight(members[:len(members)-1], " \t\r\n") // without the bracket; no second member follows
 		return name, members, fits && json.Valid(members)
 	}
 	return "", nil, false
 }
 
-// within says which command an error is about.
+// within adds the name of the command to an error.
 func within(name string, err error) error {
 	e, is := errors.AsType[*host.Error](err)
 	if !is {
@@ -124,7 +124,7 @@ func within(name string, err error) error {
 	return out
 }
 
-// A text is a string of Unicode. Another one would become the key of another entry.
+// A text is a string of valid Unicode. An invalid string would become the key of another entry.
 type text string
 
 // UnmarshalJSON reads a string.
@@ -137,7 +137,7 @@ func (s *text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// unquote returns the string of a JSON text, and whether it is one of Unicode.
+// unquote returns the string of a JSON text, and whether it is valid Unicode.
 func unquote(token []byte) (string, bool) {
 	if len(token) < 2 || token[0] != '"' || !utf8.Valid(token) {
 		return "", false
@@ -149,7 +149,7 @@ func unquote(token []byte) (string, bool) {
 	if json.Unmarshal(token, &s) != nil {
 		return "", false
 	}
-	// The decoder puts U+FFFD for half of a pair of surrogates.
+	// The decoder writes U+FFFD for half of a surrogate pair.
 	escapes := bytes.ToLower(bytes.ReplaceAll(token, []byte(`\\`), nil))
 	return s, strings.Count(s, "\uFFFD") == bytes.Count(token, []byte("\uFFFD"))+bytes.Count(escapes, []byte(`\ufffd`))
 }

@@ -9,23 +9,23 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// name is in the metadata of errors that have a name of their own.
+// name is the metadata key of an error's own name.
 const name = "strata"
 
-// named is an error with a name of its own.
+// named returns an error with its own name.
 func named(as string, code host.Code, format string, args ...any) *host.Error {
 	return host.Errorf(code, format, args...).With(name, as)
 }
 
-// invalid is the error for what a command says of one of its members.
+// invalid returns the error for a faulty member of a command.
 func invalid(member, format string, args ...any) *host.Error {
 	return host.Errorf(host.InvalidArgument, member+" "+format, args...).With("field", member)
 }
 
-// reasons are the names of errors that a store gives a reason for.
+// reasons are the names of a store's errors, by their reason.
 var reasons = map[string]string{"history_trimmed": "HistoryTrimmed", "branch_not_found": "BranchNotFound"}
 
-// nameOf is the name of other errors. For one that has none, the client may come back.
+// nameOf returns the name of other errors. For an error without one, the client may retry.
 func nameOf(c host.Code) string {
 	switch c {
 	case host.InvalidArgument:
@@ -46,12 +46,12 @@ func nameOf(c host.Code) string {
 	return "Unavailable"
 }
 
-// Form is an error as clients see it.
+// Form returns an error in the form for clients.
 func Form(e *host.Error) any {
 	type fault struct {
 		Name     string `json:"name"`
 		Message  string `json:"message"`
-		Earliest string `json:"earliest,omitempty"` // version that is known, if an earlier one is not
+		Earliest string `json:"earliest,omitempty"` // known version, if the requested one is older
 	}
 	return map[string]fault{"error": {
 		Name:    cmp.Or(e.Metadata[name], reasons[e.Metadata["reason"]], nameOf(e.Code)),
@@ -59,7 +59,7 @@ func Form(e *host.Error) any {
 	}}
 }
 
-// status is the HTTP status of an error.
+// status returns the HTTP status of an error.
 func status(c host.Code) int {
 	if c == host.FailedPrecondition {
 		return http.StatusConflict

@@ -17,10 +17,9 @@ const (
 )
 
 const (
-	// defaultName is the name of the space, and of the branch, that is meant by a command without
-	// one.
+	// defaultName is the name of the space, and of the branch, for a command without one.
 	defaultName = "default"
-	// reserved is what keys must not begin with.
+	// reserved is a prefix that keys must not have.
 	reserved = "_strata/"
 )
 
@@ -39,13 +38,13 @@ func (s text) check(member string) *host.Error {
 	return nil
 }
 
-// A target says which entries a command is about.
+// A target is the branch and space of a command.
 type target struct {
 	Branch *text `json:"branch"`
 	Space  *text `json:"space"`
 }
 
-// name returns a name that a command has, or the default.
+// name returns the name in a command, or the default.
 func (s *text) name(member string) (string, error) {
 	switch {
 	case s == nil:
@@ -58,7 +57,7 @@ func (s *text) name(member string) (string, error) {
 	return string(*s), nil
 }
 
-// A space is that of a command, in a store.
+// A space is the space of a command, in a store.
 type space struct {
 	c     *call
 	store kv.Branch
@@ -78,8 +77,8 @@ func (t *target) open(c *call) (*space, error) {
 // key returns the key of an entry.
 func (s *space) key(key text) kv.Key { return kv.Key{s.name, string(key)} }
 
-// keyOf returns the key of an entry for clients. Other interfaces may have stored others below the
-// name of the space.
+// keyOf returns the key of an entry for clients. Other interfaces may have stored other keys below
+// the name of the space.
 func keyOf(key kv.Key) (s string, is bool) {
 	if len(key) == 2 {
 		s, is = key[1].(string)
@@ -95,19 +94,19 @@ func names(k kv.Key) (space, key string, is bool) {
 	return space, key, is
 }
 
-// after ends the key that comes next behind another one.
+// after is the last part of the next key after another one.
 var after = hostkv.Raw{0}
 
-// selection selects the keys that begin with a prefix, nil for all, and come behind one, "" for the
-// first. A string ends with a zero byte as it is stored, so that the bytes before it are those of
-// all strings that begin alike.
+// selection selects the keys that begin with a prefix, nil for all, and come after last, "" for
+// all. A stored string ends with a zero byte, so the bytes before it are a prefix of all strings
+// that begin with it.
 func (s *space) selection(prefix *text, last string) (kv.Selection, error) {
 	begin := kv.Key{s.name, hostkv.Raw{stringTag}}
 	if prefix != nil && *prefix != "" {
 		if err := prefix.check("prefix"); err != nil {
 			return kv.Selection{}, err
 		}
-		begin[1] = append(begin[1].(hostkv.Raw), *prefix...) // it has no zero byte to escape
+		begin[1] = append(begin[1].(hostkv.Raw), *prefix...) // has no zero byte to escape
 	}
 	end := kv.Key{s.name, append(begin[1].(hostkv.Raw)[:len(begin[1].(hostkv.Raw)):len(begin[1].(hostkv.Raw))], 0xFF)}
 	if last == "" {
@@ -125,7 +124,7 @@ func (s *space) selection(prefix *text, last string) (kv.Selection, error) {
 // stringTag begins the stored form of a string.
 const stringTag = 0x02
 
-// bounded returns a limit that is given, or else the usual one.
+// bounded returns the given limit, or else the usual one.
 func bounded(member string, given *uint64, usual, most int) (int, error) {
 	switch {
 	case given == nil:

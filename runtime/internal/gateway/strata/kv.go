@@ -19,20 +19,20 @@ const (
 	defaultCount = 5     // entries of KvSample
 )
 
-// entries are those of a space: as they are, as they were, or as a transaction sees them.
+// entries are the entries of a space: current ones, past ones, or as a transaction sees them.
 type entries interface {
 	GetMany(ctx context.Context, keys ...kv.Key) ([]*kv.Entry, error)
 	All(ctx context.Context, c kv.ListConfig) iter.Seq2[kv.Entry, error]
 }
 
-// A moment says when entries are read: at a time in microseconds since 1970, or at a version.
-// Without both it is now.
+// A moment is the time of a read: a time in microseconds since 1970, or a version. Without both it
+// is now.
 type moment struct {
 	AsOf      *uint64 `json:"as_of"`
 	AtVersion *uint64 `json:"at_version"`
 }
 
-// entries returns what a command reads.
+// entries returns the entries that a command reads.
 func (s *space) entries(at moment) (entries, error) {
 	if at.AsOf == nil && at.AtVersion == nil {
 		if s.c.session != nil {
@@ -44,7 +44,7 @@ func (s *space) entries(at moment) (entries, error) {
 	return past, err
 }
 
-// past returns the entries as they were.
+// past returns the entries at a moment.
 func (s *space) past(at moment) (kv.Reader, error) {
 	member := "at_version"
 	if at.AsOf != nil {
@@ -65,7 +65,7 @@ func (s *space) past(at moment) (kv.Reader, error) {
 	return s.store.At(*at.AtVersion), nil
 }
 
-// get returns the entry of a key; nil is none.
+// get returns the entry of a key; nil if there is none.
 func (s *space) get(from entries, key text) (*kv.Entry, error) {
 	if err := key.check("key"); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (s *space) get(from entries, key text) (*kv.Entry, error) {
 	return found[0], nil
 }
 
-// write does mutations, of so many bytes. The result is zero in a transaction.
+// write does mutations of size bytes. The result is zero in a transaction.
 func (s *space) write(size int, mutations ...kv.Mutation) (kv.Result, error) {
 	if s.c.session != nil {
 		return kv.Result{}, s.c.sessions.do(s.c.Request, s.c.session, s.name, size, mutations)
@@ -85,8 +85,8 @@ func (s *space) write(size int, mutations ...kv.Mutation) (kv.Result, error) {
 	return s.store.Commit(s.c.ctx, kv.Commit{Mutations: mutations})
 }
 
-// keepHistory makes the space a scope that keeps versions, unless it is one, or a scope of all
-// keeps some. A client that may not do that goes on without.
+// keepHistory makes the space a scope that keeps versions, unless it is a scope already or a scope
+// of the whole store keeps versions. A client without permission continues without history.
 func (s *space) keepHistory() error {
 	kept, err := s.kept()
 	if err == nil && !kept {
@@ -101,7 +101,7 @@ func (s *space) keepHistory() error {
 	return err
 }
 
-// kept reports whether there is a scope whose policy says what is kept.
+// kept reports whether an existing scope decides about versions.
 func (s *space) kept() (bool, error) {
 	for _, prefix := range []kv.Key{{s.name}, {}} {
 		for sc, err := range s.c.store.Scopes(s.c.ctx, prefix) {
@@ -111,17 +111,17 @@ func (s *space) kept() (bool, error) {
 			if len(sc.Prefix) == len(prefix) && (len(prefix) > 0 || sc.KeepVersions != 0 || sc.KeepFor != 0) {
 				return true, nil
 			}
-			break // they come in the order of their prefixes
+			break // scopes come in the order of their prefixes
 		}
 	}
 	return false, nil
 }
 
-// there returns an error if there is no such branch.
+// there returns an error if the branch does not exist.
 func (s *space) there() error { return s.c.there(shownBranch(s.store.Name())) }
 
-// version is the answer about a write: null in a transaction, whose version is known after its
-// commit.
+// version returns the version of a write for the answer: null in a transaction, which has none
+// before its commit.
 func (s *space) version(r kv.Result) *uint64 {
 	if r.Version == 0 {
 		return nil
@@ -239,17 +239,17 @@ func missing(err error) bool {
 	return is && e.Code == host.NotFound && e.Metadata["reason"] == ""
 }
 
-// kvGetv returns the versions of a value that are kept, from the newest to the oldest.
+// kvGetv returns the kept versions of a value, from the newest to the oldest.
 type kvGetv struct {
 	target
 	AsOf  *uint64 `json:"as_of"`
 	Key   text    `json:"key"`
 	Limit *uint64 `json:"limit"`
-	// Before leaves out the versions from this one on.
+	// Before omits this version and newer ones.
 	Before *uint64 `json:"before"`
 }
 
-// A version is one of an entry. Op is set, delete or expire; the latter two have no value.
+// A version is a version of an entry. Op is set, delete or expire; the latter two have no value.
 type version struct {
 	Op        string `json:"op"`
 	Version   uint64 `json:"version"`
@@ -274,7 +274,7 @@ func (in *kvGetv) run(c *call) (any, error) {
 	}
 	out := struct {
 		History []version `json:"VersionHistory"` // null without any
-		Next    *uint64   `json:"next,omitempty"` // before which it goes on
+		Next    *uint64   `json:"next,omitempty"` // before which to continue
 	}{}
 	for v, err := range s.store.History(c.ctx, s.key(in.Key)) {
 		if err != nil {
@@ -337,7 +337,7 @@ func (in *kvList) run(c *call) (any, error) {
 	return out, err
 }
 
-// list visits up to one more than limit entries that come behind a key, "" for the first.
+// list visits up to one more than limit entries after a key, "" for the first.
 func (s *space) list(from entries, prefix *text, after string, limit int, keysOnly bool,
 	visit func(key string, e *kv.Entry)) error {
 	of, err := s.selection(prefix, after)
@@ -452,14 +452,14 @@ func (in *kvCount) run(c *call) (any, error) {
 			}
 		}
 	case in.Prefix == nil || *in.Prefix == "":
-		n, err = counter.Count(c.ctx, kv.Selection{Prefix: kv.Key{s.name}}) // which a scope knows
+		n, err = counter.Count(c.ctx, kv.Selection{Prefix: kv.Key{s.name}}) // a scope has the count
 	default:
 		n, err = counter.Count(c.ctx, of)
 	}
 	return map[string]any{"Uint": n}, err
 }
 
-// kvSample returns entries, each chosen with the same chance.
+// kvSample returns random entries, each with the same chance.
 type kvSample struct {
 	target
 	moment

@@ -11,10 +11,10 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// A store is that of a room, over a gateway.
+// A store is the store of a room, over a gateway.
 type store struct {
 	*gatewaytest.Store
-	session string // of the commands; "" is none
+	session string // of the commands; "" means none
 	token   string
 }
 
@@ -52,7 +52,7 @@ func (s *store) request(verb, path, body string, headers ...string) (status int,
 	return w.Code, strings.TrimSuffix(w.Body.String(), "\n")
 }
 
-// do executes a command, and returns the answer behind its status.
+// do executes a command, and returns the status and the answer.
 func (s *store) do(command string) (status int, answer string) {
 	s.T.Helper()
 	session := ""
@@ -62,15 +62,15 @@ func (s *store) do(command string) (status int, answer string) {
 	return s.send(`{` + session + `"command":` + command + `}`)
 }
 
-// want executes a command, and wants an answer.
+// want executes a command, and checks the answer.
 func (s *store) want(answer, command string) {
 	s.T.Helper()
 	status, got := s.do(command)
 	errorIf(s.T, status != 200 || got != answer, "%s: %d %s, not %s", command, status, got, answer)
 }
 
-// ok executes a command that succeeds, and returns the answer with words for its versions and
-// times.
+// ok executes a command that must succeed, and returns the answer with its versions and times
+// masked.
 func (s *store) ok(command string) string {
 	s.T.Helper()
 	status, got := s.do(command)
@@ -86,7 +86,7 @@ func (s *store) shows(answer, command string) {
 
 var errorForm = regexp.MustCompile(`^\{"error":\{"name":"[A-Za-z]+","message":"(\\.|[^"\\])+"(,"earliest":"[0-9]+")?\}\}$`)
 
-// fails executes a command, and wants an error whose name and message contain texts.
+// fails executes a command, and checks the name of its error and a text in the message.
 func (s *store) fails(status int, name, text, command string) {
 	s.T.Helper()
 	code, got := s.do(command)
@@ -102,7 +102,7 @@ func (s *store) failed(code int, got string, status int, name, text, command str
 
 var numbers = regexp.MustCompile(`"(version|timestamp|started_at|Version)":\d+`)
 
-// masked puts words for the versions and times of an answer.
+// masked replaces the versions and times of an answer.
 func masked(answer string) string { return numbers.ReplaceAllString(answer, `"$1":N`) }
 
 // tok returns the store with a new token.
@@ -115,8 +115,8 @@ func (s *store) tok(input string) *store {
 	return &other
 }
 
-// bodies wants some bodies to be refused with a status and the name of an error: bodies and texts
-// of the errors by turns.
+// bodies checks that bodies are refused with a status and the name of an error. Arguments alternate
+// between bodies and texts of the errors.
 func (s *store) bodies(status int, name string, bodies ...string) {
 	s.T.Helper()
 	for i := 0; i < len(bodies); i += 2 {
@@ -127,7 +127,7 @@ func (s *store) bodies(status int, name string, bodies ...string) {
 
 var must, errorIf = testutil.Must, testutil.ErrorIf
 
-// same is an error unless got is want. where says of what.
+// same reports an error unless got is want. where names the value.
 func same[T comparable](t testing.TB, got, want T, where ...any) {
 	if got != want {
 		t.Helper()

@@ -23,17 +23,17 @@ const (
 	idle          = 30 * time.Second
 	maxSessions   = 30_000           // transactions of a gateway: see sessions.take
 	maxOfActor    = 300              // of an actor
-	maxBytes      = hostkv.MaxCommit // that one has read and is to write: no more than its commit takes
-	maxActorBytes = 32 << 20         // that all of an actor have
-	maxAllBytes   = 64 << 20         // that all of a gateway have
-	maxLapsed     = 10_000           // transactions that ended by themselves, and that are remembered for that
-	entryBytes    = 512              // what an entry costs besides its key and value
-	listBytes     = 5 << 10          // what a page of a listing costs besides its bounds, which are in it three times
+	maxBytes      = hostkv.MaxCommit // of reads and writes of one: the bound of its commit
+	maxActorBytes = 32 << 20         // of all of an actor
+	maxAllBytes   = 64 << 20         // of all of a gateway
+	maxLapsed     = 10_000           // remembered transactions that ended by themselves
+	entryBytes    = 512              // the cost of an entry in addition to its key and value
+	listBytes     = 5 << 10          // the cost of a page of a listing beside its bounds, which it holds three times
 	madeSessions  = "txn:"           // begins the names of sessions that TxnBegin makes
 )
 
-// A sessionKey names a session. Each actor has names of its own, and so have callers with other
-// credentials: one may not read or commit what another has in its transaction.
+// A sessionKey names a session. Each actor has its own names, and so has each caller by its
+// credentials: a caller must not read or commit the transaction of another.
 type sessionKey struct {
 	actor  string
 	caller [sha256.Size]byte
@@ -49,12 +49,13 @@ func keyOfSession(r *kvrest.Request, name string) sessionKey {
 	return sessionKey{fmt.Sprintf("%q", append([]string{r.Address.Type}, r.Address.Key...)), caller, name}
 }
 
-// takers are what a session counts for: the caller at its actor, the actor, and the gateway.
+// takers returns whose limits a session counts against: its caller's at the actor, the actor's, and
+// the gateway's.
 func (k sessionKey) takers() [3]sessionKey {
 	return [3]sessionKey{{k.actor, k.caller, ""}, {actor: k.actor}, {}}
 }
 
-// A session is one with a transaction. It is used by one request at a time.
+// A session is a session with a transaction. One request uses it at a time.
 type session struct {
 	key      sessionKey
 	turn     chan struct{} // has an element while a request uses it
@@ -69,28 +70,28 @@ type session struct {
 	// These belong to the registry.
 	place  *list.Element
 	used   time.Time
-	users  int // requests that use it or wait for that
+	users  int // requests that use it or wait for it
 	bytes  int
-	lapsed bool // it rested for too long
+	lapsed bool // it was idle for too long
 }
 
 // sessions are the open transactions of a gateway, and others that ended by themselves.
 //
-// None has a timer: one that has rested too long ends when the next request about any comes.
+// They have no timers: an idle one ends at the next request for any session.
 type sessions struct {
 	mu    sync.Mutex
-	open  map[sessionKey]*session // also such that lapsed
+	open  map[sessionKey]*session // with lapsed ones
 	order list.List               // with a transaction, the least recently used first
-	ended list.List               // such that lapsed, the first first
+	ended list.List               // lapsed ones, the first lapsed first
 	taken map[sessionKey]usage    // of each taker
 }
 
-// usage is what transactions take.
+// usage is the resources of transactions.
 type usage struct{ transactions, bytes int }
 
-// take counts what a session takes more. A caller gets no more of its actor than it leaves free
-// there, and an actor no more of the gateway: so none takes all. A third of the transactions is for
-// callers without any. REQUIRES: mu.
+// take counts additional usage of a session, within limits. A caller may use at most as much of its
+// actor as it leaves free, and an actor as much of the gateway, so none can take all. A third of
+// the transactions is for callers without any. REQUIRES: mu.
 func (r *sessions) take(s *session, n usage) error {
 	takers := s.key.takers()
 	newcomer := r.taken[takers[0]].transactions == 0
@@ -127,7 +128,7 @@ func (r *sessions) count(s *session, n usage) {
 	}
 }
 
-// sweep ends what has rested for too long. REQUIRES: mu.
+// sweep ends the transactions that were idle for too long. REQUIRES: mu.
 func (r *sessions) sweep(now time.Time) {
 	for e := r.order.Front(); e != nil; {
 		s := e.Value.(*session)
@@ -140,8 +141,8 @@ func (r *sessions) sweep(now time.Time) {
 	}
 }
 
-// lapse ends the transaction of a session, and remembers that. REQUIRES: mu, and no other request
-// that uses the session.
+// lapse ends the transaction of a session, and remembers that. REQUIRES: mu, and that no other
+// request uses the session.
 func (r *sessions) lapse(s *session) {
 	r.drop(s)
 	s.tx, s.lapsed = nil, true
@@ -152,7 +153,7 @@ func (r *sessions) lapse(s *session) {
 	}
 }
 
-// drop takes a session out of those with a transaction. REQUIRES: mu.
+// drop removes a session from the list of sessions with a transaction. REQUIRES: mu.
 func (r *sessions) drop(s *session) {
 	r.order.Remove(s.place)
 	r.count(s, usage{-1, -s.bytes})
@@ -164,7 +165,7 @@ func (r *sessions) forget(s *session) {
 	delete(r.open, s.key)
 }
 
-// begin opens a session. The caller uses it until leave.
+// begin opens a session. The caller may use it until leave.
 func (r *sessions) begin(s *session) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,7 +189,7 @@ func (r *sessions) begin(s *session) error {
 }
 
 // enter waits until no other request uses a session. Both results are nil if it has no transaction.
-// After one that is active, leave must follow.
+// If active is not nil, the caller must call leave.
 func (r *sessions) enter(c *kvrest.Request, name string) (active, lapsed *session, err error) {
 	r.mu.Lock()
 	r.sweep(time.Now())
@@ -218,7 +219,7 @@ func (r *sessions) enter(c *kvrest.Request, name string) (active, lapsed *sessio
 		r.leave(s)
 		return nil, nil, notActive("another request has ended the transaction meanwhile")
 	}
-	if s.tx.Do() != nil { // it has rested too long, which was not noticed before
+	if s.tx.Do() != nil { // it was idle for too long, and not swept yet
 		r.mu.Lock()
 		r.lapse(s)
 		r.mu.Unlock()
@@ -240,7 +241,7 @@ func (r *sessions) leave(s *session) {
 	<-s.turn
 }
 
-// end ends the transaction of a session, which the caller uses.
+// end ends the transaction of a session that the caller uses.
 func (r *sessions) end(s *session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -249,7 +250,7 @@ func (r *sessions) end(s *session) {
 	delete(r.open, s.key)
 }
 
-// acknowledge forgets that a session had lapsed, when its client is told so.
+// acknowledge forgets that a session lapsed, and returns the error for its client.
 func (r *sessions) acknowledge(s *session) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -267,7 +268,7 @@ func notActive(format string, args ...any) error {
 	return named("TransactionNotActive", host.FailedPrecondition, format, args...)
 }
 
-// grow counts what a transaction has read, or is to write.
+// grow counts bytes that a transaction has read or will write.
 func (r *sessions) grow(s *session, n int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -292,15 +293,15 @@ func (r *sessions) do(c *kvrest.Request, s *session, space string, size int, mut
 	return s.tx.Do(mutations...)
 }
 
-// reads are the entries as a transaction sees them.
+// reads implements entries for a transaction.
 type reads struct {
 	c *kvrest.Request
 	s *session
 	r *sessions
 }
 
-// grow counts what the transaction has read. One that has read too much ends, because it has it
-// already.
+// grow counts bytes that the transaction has read. Beyond the limit the transaction ends, because
+// the bytes are in memory already.
 func (v reads) grow(n int) error {
 	err := v.r.grow(v.s, n)
 	if err != nil {
@@ -311,7 +312,7 @@ func (v reads) grow(n int) error {
 
 // GetMany implements entries.
 func (v reads) GetMany(ctx context.Context, keys ...kv.Key) ([]*kv.Entry, error) {
-	if err := v.c.Allow(host.KVGetMany); err != nil { // some of them may have been read before, by another request
+	if err := v.c.Allow(host.KVGetMany); err != nil { // another request may have read some of them before
 		return nil, err
 	}
 	size := 0
@@ -334,7 +335,7 @@ func (v reads) GetMany(ctx context.Context, keys ...kv.Key) ([]*kv.Entry, error)
 	return found, v.grow(size)
 }
 
-// All implements entries. It keeps nothing of an entry.
+// All implements entries. It keeps no entries.
 func (v reads) All(ctx context.Context, c kv.ListConfig) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
 		page := listBytes + 3*(sizeOfKey(c.Prefix)+sizeOfKey(c.Start)+sizeOfKey(c.End))
@@ -355,13 +356,13 @@ func (v reads) All(ctx context.Context, c kv.ListConfig) iter.Seq2[kv.Entry, err
 	}
 }
 
-// sizeOfKey is about what a key takes: its parts, which are strings or bytes.
+// sizeOfKey estimates the memory of a key, whose parts are strings or bytes.
 func sizeOfKey(key kv.Key) (n int) {
 	for _, part := range key {
 		n += 32
 		switch part := part.(type) {
 		case string:
-			n += 2 * len(part) // in its packed form, too
+			n += 2 * len(part) // also in its packed form
 		case []byte:
 			n += 2 * len(part)
 		}
@@ -369,7 +370,7 @@ func sizeOfKey(key kv.Key) (n int) {
 	return n
 }
 
-// txnBegin begins a transaction in a session, or in one that it makes.
+// txnBegin begins a transaction in the client's session, or in a new one.
 type txnBegin struct {
 	Branch  *text `json:"branch"`
 	Options *struct {
@@ -404,7 +405,7 @@ func (in *txnBegin) run(c *call) (any, error) {
 	return map[string]any{"Session": name}, nil
 }
 
-// needed returns the session, which must have a transaction.
+// needed returns the session; it is an error if that has no transaction.
 func (c *call) needed() (*session, error) {
 	switch {
 	case c.lapsed != nil:

@@ -42,7 +42,7 @@ func TestATransactionReadsItsOwnWrites(t *testing.T) {
 	tx.want(`{"BatchGetResults":[{"value":{"Int":4}},{}]}`, `{"KvBatchGet":{"keys":["d","b"]}}`)
 	tx.want(`{"BatchResults":[{"version":null,"error":null}]}`, `{"KvBatchDelete":{"keys":["d"]}}`)
 	tx.want(`{"BoolList":[false,true]}`, `{"KvBatchExists":{"keys":["d","c"]}}`)
-	// Nobody else sees it.
+	// Others do not see it.
 	s.want(`{"Keys":["a","b"]}`, `{"KvList":{}}`)
 	s.want(`{"Maybe":{"Int":1}}`, `{"KvGet":{"key":"a"}}`)
 	s.in("other").want(`{"Maybe":{"Int":1}}`, `{"KvGet":{"key":"a"}}`) // a session without a transaction
@@ -50,19 +50,19 @@ func TestATransactionReadsItsOwnWrites(t *testing.T) {
 	s.want(`{"KvScanResult":[["a",{"Int":10}],["c",{"Int":3}]]}`, `{"KvScan":{}}`)
 	tx.want(`{"Bool":false}`, `"TxnIsActive"`)
 	tx.fails(409, "TransactionNotActive", "TxnBegin begins one", `"TxnCommit"`)
-	// The session goes on without one, and may begin another.
+	// The session continues without one, and may begin another.
 	tx.want(`{"Version":6}`, `{"KvPut":{"key":"a","value":11}}`)
 	tx.want(`{"Session":"mine"}`, `{"TxnBegin":{"branch":"default","options":null}}`)
 	tx.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":12}}`)
 	tx.want(`{"Unit":null}`, `{"TxnRollback":null}`)
 	s.want(`{"Maybe":{"Int":11}}`, `{"KvGet":{"key":"a"}}`)
-	// One that changes nothing, and has read at one point at most, is no commit.
+	// A transaction without changes, and with at most one read, makes no commit.
 	tx.want(`{"Session":"mine"}`, `{"TxnBegin":{}}`)
 	tx.want(`{"Maybe":{"Int":11}}`, `{"KvGet":{"key":"a"}}`)
 	tx.want(`{"Version":null}`, `{"TxnCommit":{}}`)
 }
 
-// A key that appears in what was listed, counted or scanned is a conflict, and so is one that goes.
+// A key that appears in a listed, counted or scanned range is a conflict. So is one that goes.
 func TestAPhantomIsAConflict(t *testing.T) {
 	for _, read := range []string{`{"KvList":{"prefix":"p"}}`, `{"KvCount":{"prefix":"p"}}`, `{"KvScan":{"start":"p"}}`,
 		`{"KvList":{"prefix":"p","limit":1}}`, `{"KvGet":{"key":"p2"}}`, `{"KvBatchExists":{"keys":["p2"]}}`} {
@@ -78,7 +78,7 @@ func TestAPhantomIsAConflict(t *testing.T) {
 	}
 }
 
-// No command passes a transaction by: what cannot be a part of it is refused. Spaces may be mixed.
+// No command bypasses a transaction: one that cannot be part of it fails. Spaces may be mixed.
 func TestNoCommandBypassesATransaction(t *testing.T) {
 	s := open(t)
 	s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
@@ -110,14 +110,14 @@ func TestATransactionThatOnlyReads(t *testing.T) {
 	tx.want(`{"Version":null}`, `"TxnCommit"`)
 }
 
-// A session that rests for 30 s ends, and its commands are never done outside of the transaction.
+// A session that is idle for 30 s ends, and its commands are never done outside of the transaction.
 func TestAnIdleTransactionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
 		tx := s.in("s")
 		tx.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
-		for range 4 { // each command lasts for 30 s
+		for range 4 { // each command extends it by 30 s
 			time.Sleep(30 * time.Second)
 			tx.want(`{"Bool":true}`, `"TxnIsActive"`)
 		}
@@ -129,11 +129,11 @@ func TestAnIdleTransactionEnds(t *testing.T) {
 		tx.want(`{"Bool":false}`, `"TxnIsActive"`)
 		tx.want(`{"TxnInfo":null}`, `"TxnInfo"`)
 		tx.fails(409, "TransactionNotActive", "rested", `"TxnCommit"`)
-		// That was told with the commit, so that the session may be used again.
+		// The commit returned the error, so the session may be used again.
 		tx.want(`{"Maybe":{"Int":1}}`, `{"KvGet":{"key":"a"}}`)
 		tx.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
 		time.Sleep(time.Minute)
-		tx.want(`{"Session":"s"}`, `{"TxnBegin":{}}`) // which is as good
+		tx.want(`{"Session":"s"}`, `{"TxnBegin":{}}`) // works as well
 		tx.want(`{"Version":null}`, `{"KvPut":{"key":"a","value":4}}`)
 		tx.want(`{"Version":4}`, `"TxnCommit"`)
 	})
@@ -162,14 +162,14 @@ func TestASessionOfTxnBegin(t *testing.T) {
 	other.want(`{"Unit":null}`, `"TxnRollback"`)
 }
 
-// A name that a client chose is one of each actor.
+// Each actor has its own names of sessions.
 func TestSessionsOfTwoActors(t *testing.T) {
 	s := open(t).of("room/a%00b").in("s")
 	b := s.of("room/a/b")
 	s.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
 	s.want(`{"Version":null}`, `{"KvPut":{"key":"k","value":"a"}}`)
 	b.want(`{"Maybe":null}`, `{"KvGet":{"key":"k"}}`)
-	b.want(`{"Version":3}`, `{"KvPut":{"key":"k","value":"b"}}`) // it has no transaction there
+	b.want(`{"Version":3}`, `{"KvPut":{"key":"k","value":"b"}}`) // no transaction there
 	b.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
 	b.want(`{"Version":null}`, `{"KvPut":{"key":"k","value":"bb"}}`)
 	s.want(`{"Version":3}`, `"TxnCommit"`)
@@ -178,7 +178,7 @@ func TestSessionsOfTwoActors(t *testing.T) {
 	b.want(`{"Maybe":{"String":"b"}}`, `{"KvGet":{"key":"k"}}`)
 }
 
-// A session belongs to its token: what a transaction has read is not for another one.
+// A session belongs to its token: another token must not see the reads of a transaction.
 func TestSessionsOfTwoTokens(t *testing.T) {
 	s := open(t)
 	s.want(`{"Version":3}`, `{"KvPut":{"key":"k","value":"secret"}}`)
@@ -212,7 +212,7 @@ func TestTransactionsAreBounded(t *testing.T) {
 		s.in("s7").fails(429, "CapacityExceeded", "", `{"TxnBegin":{}}`)
 		time.Sleep(31 * time.Second)
 		s.in("s7").want(`{"Session":"s7"}`, `{"TxnBegin":{}}`)
-		// What one has read and is to write is bounded, too.
+		// The bytes that a transaction has read and will write are bounded, too.
 		tx, big := s.in("s7"), strings.Repeat("x", 1<<20-100)
 		for i := range 7 {
 			tx.want(`{"Version":null}`, fmt.Sprintf(`{"KvPut":{"key":"k%d","value":"%s"}}`, i, big))
@@ -224,7 +224,7 @@ func TestTransactionsAreBounded(t *testing.T) {
 	})
 }
 
-// A caller leaves transactions and room to others, with whatever headers it comes.
+// A caller leaves transactions and memory for others, with any headers.
 func TestCallersShareTransactions(t *testing.T) {
 	s := open(t)
 	s.want(`{"Version":3}`, `{"KvPut":{"key":"k","value":1}}`)
@@ -239,12 +239,12 @@ func TestCallersShareTransactions(t *testing.T) {
 		} else {
 			greedy.failed(status, got, 429, "CapacityExceeded", "this caller has 100 transactions", "TxnBegin")
 		}
-		for range 13 { // more than so would be more than one may read
+		for range 13 { // more would exceed the reads of one transaction
 			if full > 0 || status != 200 {
 				break
 			}
 			if status, got = greedy.in(fmt.Sprint("s", i)).do(many); strings.Contains(got, "the transactions of this caller take") {
-				full++ // and the transaction has ended
+				full++ // the transaction has ended
 			}
 		}
 	}
@@ -254,7 +254,7 @@ func TestCallersShareTransactions(t *testing.T) {
 		other.in(fmt.Sprint("s", i)).want(fmt.Sprintf(`{"Session":"s%d"}`, i), `{"TxnBegin":{}}`)
 	}
 	other.in("more").fails(429, "CapacityExceeded", "this caller has 50 transactions", `{"TxnBegin":{}}`)
-	for i := range 60 { // also when those before have taken what is shared
+	for i := range 60 { // even if the others have taken the shared part
 		late := s.tok(`{"rights":["read"]}`).in("s")
 		late.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
 		if i > 50 {
@@ -268,8 +268,7 @@ func TestCallersShareTransactions(t *testing.T) {
 	tx.ok(`"TxnCommit"`)
 }
 
-// Requests of one session come one after the other, and sessions beside each other. Each increment
-// is counted once.
+// Requests of one session run one by one, and sessions run at once. Each increment is counted once.
 func TestSessionsAtOnce(t *testing.T) {
 	s := open(t)
 	s.want(`{"Version":3}`, `{"KvPut":{"key":"n","value":0}}`)
@@ -292,7 +291,7 @@ func TestSessionsAtOnce(t *testing.T) {
 				}
 			}
 		})
-		all.Go(func() { // a session that many requests use and end
+		all.Go(func() { // many requests use and end this session
 			for range 30 {
 				for _, command := range []string{`{"TxnBegin":{}}`, `{"KvPut":{"key":"other","value":1}}`,
 					`{"KvList":{}}`, `"TxnRollback"`} {
@@ -312,13 +311,13 @@ func TestATransactionKeepsTheHistoryOfItsSpaces(t *testing.T) {
 	tx.want(`{"Session":"s"}`, `{"TxnBegin":{}}`)
 	tx.want(`{"Version":null}`, `{"KvPut":{"space":"new","key":"k","value":1}}`)
 	tx.ok(`"TxnCommit"`)
-	// Each write over kv.commit would keep nothing by itself.
+	// A write with kv.commit alone would keep no history.
 	s.Call(host.KVCommit, `{"mutations":[{"op":"put","key":["new","k"],"value":2}]}`)
 	_, got := s.do(`{"KvGetv":{"space":"new","key":"k"}}`)
 	errorIf(t, strings.Count(got, `"op":"set"`) != 2, "%v", got)
 }
 
-// A caller without the right to commit has nothing committed through the session of another.
+// A caller without the right to commit cannot commit through the session of another.
 func TestACallerMayNotUseTheSessionOfAnother(t *testing.T) {
 	s := openWith(t, serve.Options{Authorize: func(_ context.Context, r serve.AuthRequest) error {
 		if r.Header.Get("User") == "reader" && r.Method == "kv.commit" {
@@ -336,7 +335,7 @@ func TestACallerMayNotUseTheSessionOfAnother(t *testing.T) {
 	s.want(`{"Maybe":null}`, `{"KvGet":{"key":"evil"}}`)
 }
 
-// Callers are told apart by cookies too.
+// Cookies also distinguish callers.
 func TestACallerWithAnotherCookieHasOtherSessions(t *testing.T) {
 	s := open(t)
 	do := func(cookie, command string) string {

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/kv/value"
 )
 
-// appendValue appends a value of a store with its tags.
+// appendValue appends a stored value with its tags.
 func appendValue(dst []byte, v kv.Value) ([]byte, error) {
 	switch v.Encoding {
 	case host.EncodedTyped, host.EncodedCBOR:
@@ -23,7 +23,7 @@ func appendValue(dst []byte, v kv.Value) ([]byte, error) {
 	case host.EncodedBytes:
 		return appendBytes(dst, v.Data), nil
 	}
-	// What other interfaces have stored is what it is in JSON.
+	// Values of other interfaces are shown by their JSON.
 	text, err := value.Value{Encoding: v.Encoding, Data: v.Data}.AppendJSON(nil)
 	if err != nil {
 		return nil, host.Errorf(host.Internal, "a stored value %s", err)
@@ -36,7 +36,7 @@ func appendBytes(dst, b []byte) []byte {
 	return append(base64.StdEncoding.AppendEncode(append(dst, `{"Bytes":"`...), b), `"}`...)
 }
 
-// appendDouble appends a double such that it is none but one. JSON has no NaN, which only other
+// appendDouble appends a double in a form that only a double has. JSON has no NaN, which only other
 // interfaces can store.
 func appendDouble(dst []byte, f float64) []byte {
 	dst = append(dst, `{"Float":`...)
@@ -94,10 +94,10 @@ func (p *parser) show(dst []byte) []byte {
 	return append(append(append(dst, tag...), token...), '}')
 }
 
-// A reader reads CBOR of the forms that this package writes, and others as simple.
+// A reader reads CBOR in the forms that this package writes, and other simple forms.
 type reader struct{ data []byte }
 
-// head takes the head of an item; false means that it has none of those forms.
+// head reads the head of an item; false means another form.
 func (r *reader) head() (major, info byte, n uint64, ok bool) {
 	if len(r.data) == 0 {
 		return 0, 0, 0, false
@@ -120,7 +120,7 @@ func (r *reader) head() (major, info byte, n uint64, ok bool) {
 	return major, info, binary.BigEndian.Uint64(b[:]), true
 }
 
-// bytes takes bytes.
+// bytes reads n bytes.
 func (r *reader) bytes(n uint64) ([]byte, bool) {
 	if n > uint64(len(r.data)) {
 		return nil, false
@@ -130,7 +130,7 @@ func (r *reader) bytes(n uint64) ([]byte, bool) {
 	return b, true
 }
 
-// text takes a string, and appends it as JSON.
+// text reads a string, and appends it as JSON.
 func (r *reader) text(dst []byte, n uint64) ([]byte, bool) {
 	b, ok := r.bytes(n)
 	if !ok || !utf8.Valid(b) {
@@ -139,7 +139,7 @@ func (r *reader) text(dst []byte, n uint64) ([]byte, bool) {
 	return appendString(dst, string(b)), true
 }
 
-// value appends an item with its tags; false means that it has other forms than these.
+// value appends an item with its tags; false means another form.
 func (r *reader) value(dst []byte, depth int) ([]byte, bool) {
 	major, info, n, ok := r.head()
 	if !ok || depth == 0 {
@@ -182,7 +182,7 @@ func (r *reader) value(dst []byte, depth int) ([]byte, bool) {
 	return dst, false
 }
 
-// half is a double of 16 bits: RFC 8949, appendix D.
+// half decodes a float of 16 bits: RFC 8949, appendix D.
 func half(b uint16) float64 {
 	exponent, mantissa := int(b>>10&0x1F), float64(b&0x3FF)
 	f := math.Ldexp(mantissa+1024, exponent-25)

@@ -28,17 +28,17 @@ func New(call func(context.Context, *host.Request) (host.Reply, error),
 	}}
 }
 
-// A server has what outlives a request: transactions.
+// A server holds the transactions, which outlive a request.
 type server struct {
 	stores   *kv.Opener
 	sessions sessions
 }
 
-// A link is the node as a store uses it: each call is one of the present request.
+// A link is the node of a store. Each call belongs to the current request.
 type link struct {
 	host.Node // not used
 	r         *kvrest.Request
-	existing  bool // a commit must not make the actor
+	existing  bool // a commit must not create the actor
 }
 
 // Call implements host.Node.
@@ -54,9 +54,9 @@ type call struct {
 	ctx     context.Context
 	link    *link
 	store   kv.Store
-	name    string   // of the client's session; "" is none
-	session *session // with the transaction that the command is a part of; nil is none
-	lapsed  *session // of the name, whose transaction ended by itself; nil is none
+	name    string   // of the client's session; "" for none
+	session *session // with the command's transaction; nil for none
+	lapsed  *session // session of that name whose transaction ended by itself; nil for none
 }
 
 // execute answers POST execute.
@@ -89,7 +89,7 @@ func (s *server) execute(r *kvrest.Request) (any, error) {
 	return out, outside(err)
 }
 
-// outside makes of an error of a store one for clients.
+// outside converts an error of a store for clients.
 func outside(err error) error {
 	if conflict := (*kv.ConflictError)(nil); errors.As(err, &conflict) {
 		return named("TransactionConflict", host.FailedPrecondition, "%s", conflict)

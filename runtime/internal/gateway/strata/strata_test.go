@@ -38,7 +38,7 @@ func TestEveryCommandOfKeys(t *testing.T) {
 	s.want(`{"Uint":2}`, `{"KvCount":{"prefix":""}}`)
 	s.shows(`{"VersionHistory":[{"op":"delete","version":N,"timestamp":N},{"op":"set","version":N,"timestamp":N,"value":{"Int":1}}]}`, `{"KvGetv":{"key":"a"}}`)
 	s.want(`{"VersionHistory":null}`, `{"KvGetv":{"key":"never"}}`)
-	// Spaces are apart.
+	// Spaces are separate.
 	s.want(`{"Version":6}`, `{"KvPut":{"space":"other","key":"a","value":true}}`)
 	s.want(`{"Maybe":{"Bool":true}}`, `{"KvGet":{"space":"other","key":"a"}}`)
 	s.want(`{"Keys":["a"]}`, `{"KvList":{"space":"other"}}`)
@@ -53,7 +53,7 @@ func TestListsHaveLimitsAndCursors(t *testing.T) {
 	}
 	s.ok(`{"KvBatchPut":{"entries":[` + b.String()[1:] + `]}}`)
 	s.want(`{"Uint":1001}`, `{"KvCount":{}}`)
-	// Up to 1,000 keys a list is whole. A longer one has a cursor.
+	// A list of up to 1,000 keys is complete. A longer one has a cursor.
 	for _, c := range []string{`{}`, `{"prefix":"k"}`, `{"limit":1000}`} {
 		if _, got := s.do(`{"KvList":` + c + `}`); !strings.HasPrefix(got, `{"Keys":["k0000",`) ||
 			!strings.HasSuffix(got, `"k0999"],"cursor":"k0999"}`) {
@@ -80,8 +80,8 @@ func TestListsHaveLimitsAndCursors(t *testing.T) {
 	}
 }
 
-// The prefix of a list is of letters, and other interfaces may have stored other keys below the
-// name of the space.
+// The prefix of a list need not end at a key part. Other interfaces may have stored other keys
+// below the name of the space.
 func TestPrefixesAreOfLetters(t *testing.T) {
 	s := open(t)
 	for _, key := range []string{"a", "ab", "ab/c", "b", "é", "éa"} {
@@ -114,7 +114,7 @@ func TestKeyRules(t *testing.T) {
 			`"KvExists":{"key":`, `"KvGetv":{"key":`} {
 			s.fails(400, "InvalidInput", "key "+text, `{`+command+key+`}}`)
 		}
-		if key == `""` { // is all
+		if key == `""` { // selects all
 			continue
 		}
 		for _, command := range []string{`"KvList":{"prefix":`, `"KvCount":{"prefix":`, `"KvSample":{"prefix":`,
@@ -227,7 +227,7 @@ func TestAuthorizeIsAskedAboutEachMethod(t *testing.T) {
 	s.fails(403, "AccessDenied", "no", `{"KvPut":{"key":"k","value":2}}`)
 	s.want(`{"Maybe":{"Int":1}}`, `{"KvGet":{"key":"k"}}`)
 	deny = host.KVGet
-	s.fails(403, "AccessDenied", "no", `{"KvList":`) // before the body is looked at
+	s.fails(403, "AccessDenied", "no", `{"KvList":`) // before the body is parsed
 	asked = nil
 	deny = ""
 	s.of("closed/a").want(`{"Maybe":null}`, `{"KvGet":{"key":"k"}}`)
@@ -246,14 +246,14 @@ func TestHistoryIsBounded(t *testing.T) {
 		t.Error(n, got)
 	}
 	s.want(`{"Maybe":{"Int":3}}`, `{"KvGet":{"key":"a","at_version":6}}`)
-	s.fails(409, "HistoryTrimmed", `only from version 6 on","earliest":"6"`, `{"KvGet":{"key":"a","at_version":5}}`) // never an older value
+	s.fails(409, "HistoryTrimmed", `only from version 6 on","earliest":"6"`, `{"KvGet":{"key":"a","at_version":5}}`) // not an older value
 	s.shows(`{"VersionHistory":[{"op":"set","version":N,"timestamp":N,"value":{"Int":19}},{"op":"set","version":N,"timestamp":N,"value":{"Int":18}}],"next":21}`, `{"KvGetv":{"key":"a","limit":2}}`)
 	_, second := s.do(`{"KvGetv":{"key":"a","limit":1,"before":21}}`)
 	errorIf(t, !strings.Contains(second, `"version":20,`) || !strings.HasSuffix(second, `"next":20}`), "%v", second)
 }
 
-// A read as of a time is one of the last version that was committed by then. The clock decides
-// about no order.
+// A read as of a time reads the last version committed by then. The clock does not determine the
+// order.
 func TestATimeIsThatOfAVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
@@ -272,7 +272,7 @@ func TestATimeIsThatOfAVersion(t *testing.T) {
 		}{
 			{first, 3, `{"Int":1}`, `"a"`}, {first.Add(999 * time.Millisecond), 3, `{"Int":1}`, `"a"`}, {second, 5, `{"Int":2}`, `"a","b"`},
 			{second.Add(time.Second), 6, `null`, `"b"`}, {second.Add(time.Hour), 6, `null`, `"b"`},
-		} { // an answer of the past has the form of one of now
+		} { // an answer about the past has the usual form
 			for _, at := range []string{fmt.Sprintf(`,"as_of":%d`, c.at.UnixMicro()), fmt.Sprintf(`,"at_version":%d`, c.version)} {
 				s.want(`{"Maybe":`+c.a+`}`, `{"KvGet":{"key":"a"`+at+`}}`)
 				s.want(`{"Keys":[`+c.keys+`]}`, `{"KvList":{"prefix":null`+at+`}}`)
@@ -290,14 +290,14 @@ func TestATimeIsThatOfAVersion(t *testing.T) {
 		s.fails(409, "HistoryTrimmed", "1999-12-31T23:59:59.999Z is not known, only from version 2 on",
 			fmt.Sprintf(`{"KvGet":{"key":"a","as_of":%d}}`, first.Add(-time.Microsecond).UnixMicro()))
 		s.fails(400, "InvalidInput", "no time in microseconds", `{"KvGet":{"key":"a","as_of":18446744073709551615}}`)
-		time.Sleep(26 * time.Hour)                                 // more than it is kept, and until it is purged
-		s.want(`{"Version":8}`, `{"KvPut":{"key":"c","value":1}}`) // behind the purge
+		time.Sleep(26 * time.Hour)                                 // longer than it is kept, and until it is purged
+		s.want(`{"Version":8}`, `{"KvPut":{"key":"c","value":1}}`) // after the purge
 		s.fails(409, "HistoryTrimmed", "is not known", fmt.Sprintf(`{"KvGet":{"key":"a","as_of":%d}}`, first.UnixMicro()))
 		s.want(`{"Maybe":null}`, fmt.Sprintf(`{"KvGet":{"key":"a","as_of":%d}}`, time.Now().Add(-time.Hour).UnixMicro()))
 	})
 }
 
-// A policy that is there already stays, and so does one for all.
+// An existing policy stays, also one for the whole store.
 func TestHistoryOfOperatorsGoesFirst(t *testing.T) {
 	s := open(t)
 	s.Call("kv.set_scope", `{"prefix":["default"],"max_keys":2}`)
@@ -312,7 +312,7 @@ func TestHistoryOfOperatorsGoesFirst(t *testing.T) {
 	errorIf(t, strings.Count(got, `"prefix"`) != 1, "%v", got)
 }
 
-// What one actor has in transactions leaves room to another.
+// The transactions of one actor leave room for another.
 func TestOneActorDoesNotTakeAllTheRoom(t *testing.T) {
 	s := open(t)
 	s.want(`{"Version":3}`, `{"KvPut":{"key":"a","value":1}}`)
@@ -320,7 +320,7 @@ func TestOneActorDoesNotTakeAllTheRoom(t *testing.T) {
 	// counts as half a megabyte
 	many := `{"KvBatchPut":{"entries":[` + strings.Repeat(`{"key":"a","value":1},`, 999) + `{"key":"a","value":1}]}}`
 	refused := ""
-	for i := range 9 { // which would have more than all may
+	for i := range 9 { // more than the limit for all
 		tx := w.in(fmt.Sprint("x", i))
 		tx.want(fmt.Sprintf(`{"Session":"x%d"}`, i), `{"TxnBegin":{}}`)
 		for code := 200; code == 200; {

@@ -15,15 +15,15 @@ import (
 	"github.com/cairn-run/cairn/actor/kv"
 )
 
-// A value of a client is a Value of Strata as it is written there: "Null", {"Bool":true},
-// {"Int":1}, {"Float":1.5}, {"String":"x"}, {"Bytes":base64}, {"Array":[values]} or
-// {"Object":{name:value}}. Any other JSON is a value, too: an object with one member that has one
-// of these names, and the string "Null", are always what they are here. It is stored as CBOR.
+// A client's value is a Value of Strata in its JSON form: "Null", {"Bool":true}, {"Int":1},
+// {"Float":1.5}, {"String":"x"}, {"Bytes":base64}, {"Array":[values]} or {"Object":{name:value}}.
+// Other JSON is a value, too, but the string "Null", and an object whose only member has one of
+// these names, always have this meaning. It is stored as CBOR.
 
 // The limits of values.
 const (
 	maxDepth = 128     // arrays and objects within each other
-	maxValue = 1 << 20 // bytes, as it is stored
+	maxValue = 1 << 20 // stored bytes
 )
 
 // The major types of CBOR: RFC 8949, section 3.1.
@@ -47,19 +47,18 @@ func appendHead(dst []byte, major byte, n uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, major|27), n)
 }
 
-// A wrongValue says what is wrong with a part of a value.
+// A wrongValue is the error for a part of a value.
 type wrongValue struct{ path, text string }
 
 func (w *wrongValue) Error() string { return w.path + " " + w.text }
 
-// maxStep and maxPath bound what an error shows of the names that lead to a part of a value, in
-// bytes.
+// maxStep and maxPath bound the names in an error's path to a part of a value, in bytes.
 const (
 	maxStep = 60
 	maxPath = 200
 )
 
-// below says that the fault is in a part of a value.
+// below adds a step to the path of a faulty part.
 func below(step string, err error) error {
 	w, is := err.(*wrongValue)
 	if !is || len(w.path) >= maxPath {
@@ -74,8 +73,8 @@ func below(step string, err error) error {
 
 func wrongf(format string, args ...any) error { return &wrongValue{text: fmt.Sprintf(format, args...)} }
 
-// parseValue reads a value of a client. The text is JSON without members that are given twice.
-// member names it in errors.
+// parseValue reads a client's value. The text must be JSON without duplicate members. member names
+// it in errors.
 func parseValue(text []byte, member string) (kv.Value, error) {
 	if len(text) == 0 {
 		return kv.Value{}, invalid(member, "is missing; null is one")
@@ -100,11 +99,11 @@ var errLong = errors.New("the value is too long")
 
 func tooDeep() error { return wrongf("nests more than %d deep", maxDepth) }
 
-// A parser reads JSON that is valid.
+// A parser reads valid JSON.
 type parser struct {
 	text   []byte
 	at     int
-	counts []uint32 // of the elements or members of the arrays and objects that come next
+	counts []uint32 // of elements or members of the next arrays and objects
 	depth  int
 	out    []byte
 }
@@ -112,7 +111,7 @@ type parser struct {
 // survey counts the elements and members of all arrays and objects.
 func (p *parser) survey() error {
 	var open []int // arrays and objects around
-	filled := true // something came behind the last bracket
+	filled := true // something came after the last bracket
 	for i := 0; i < len(p.text); i++ {
 		switch c := p.text[i]; c {
 		case ' ', '\t', '\r', '\n', ':':
@@ -150,7 +149,7 @@ func (p *parser) fill(open []int, filled bool) {
 	}
 }
 
-// stringEnd returns where a string ends that begins at i.
+// stringEnd returns the end of the string that begins at i.
 func stringEnd(text []byte, i int) int {
 	for i++; text[i] != '"'; i++ {
 		if text[i] == '\\' {
@@ -168,7 +167,7 @@ func (p *parser) next() byte {
 	return p.text[p.at]
 }
 
-// token takes a string, a number or a word.
+// token reads a string, a number or a word.
 func (p *parser) token() []byte {
 	first := p.next()
 	start := p.at
@@ -182,7 +181,7 @@ func (p *parser) token() []byte {
 	return p.text[start:p.at]
 }
 
-// enter takes a bracket, and returns how many elements or members follow.
+// enter reads an opening bracket, and returns how many elements or members follow.
 func (p *parser) enter() int {
 	p.at++
 	n := p.counts[0]
@@ -310,8 +309,7 @@ func (p *parser) object(tagged bool) error {
 	return nil
 }
 
-// tags read what the tags stand in front of. The token is that of a value that is no array and no
-// object.
+// tags read the values after tags. The token is of a value that is no array and no object.
 var tags = map[string]func(p *parser, token []byte) error{
 	`"Null"`: func(p *parser, token []byte) error { return p.word(token, cborNull, "null") },
 	`"Bool"`: func(p *parser, token []byte) error {
@@ -353,7 +351,7 @@ var tags = map[string]func(p *parser, token []byte) error{
 
 func isNumber(token []byte) bool { return token[0] == '-' || '0' <= token[0] && token[0] <= '9' }
 
-// word reads the one word that there may be.
+// word reads the only allowed word.
 func (p *parser) word(token []byte, as byte, want string) error {
 	if string(token) != want {
 		return wrongf("is not what it says")
@@ -362,7 +360,7 @@ func (p *parser) word(token []byte, as byte, want string) error {
 	return nil
 }
 
-// tagged reads what follows a tag.
+// tagged reads the value after a tag.
 func (p *parser) tagged(tag []byte) (err error) {
 	switch c := p.next(); {
 	case c == '[' && string(tag) == `"Array"`:
@@ -370,14 +368,14 @@ func (p *parser) tagged(tag []byte) (err error) {
 	case c == '{' && string(tag) == `"Object"`:
 		err = p.object(false)
 	case c == '[', c == '{':
-		err = tags[string(tag)](p, []byte{c}) // which is no token of it
+		err = tags[string(tag)](p, []byte{c}) // c is not a valid token for it
 	default:
 		err = tags[string(tag)](p, p.token())
 	}
 	return below("."+string(tag[1:len(tag)-1]), err)
 }
 
-// shown is a value as clients see it.
+// shown is a value in the form for clients.
 type shown kv.Value
 
 // MarshalJSON writes the value with its tags.

@@ -20,7 +20,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace/testutil"
 )
 
-// shows returns a value as clients see it.
+// shows returns a value in the form for clients.
 func shows(t testing.TB, v kv.Value) string {
 	t.Helper()
 	text, err := appendValue(nil, v)
@@ -28,7 +28,7 @@ func shows(t testing.TB, v kv.Value) string {
 	return string(text)
 }
 
-// Eight types, and none becomes another.
+// Values of the eight types keep their type.
 func TestValuesKeepTheirTypes(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -97,7 +97,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	}
 }
 
-// What other interfaces have stored is shown as what it is.
+// Values of other interfaces are shown with their own type.
 func TestForeignValuesAreShown(t *testing.T) {
 	t.Parallel()
 	encoded := func(v any) []byte {
@@ -125,7 +125,7 @@ func TestForeignValuesAreShown(t *testing.T) {
 		{kv.Value{Encoding: host.EncodedTyped, Data: encoded(uint64(math.MaxUint64))}, `{"Int":18446744073709551615}`},
 		{kv.Value{Encoding: host.EncodedTyped, Data: floats},
 			`{"Array":[{"Float":1.0},{"Float":-2.5},{"Float":0.0},{"Float":6e-08},{"Float":65504.0},{"Float":1e+10},{"Float":"-Inf"},{"Float":"NaN"}]}`},
-		{kv.Value{Encoding: host.EncodedTyped, Data: []byte{0x9F, 1, 0xFF}}, `{"Array":[{"Int":1}]}`}, // of no given length
+		{kv.Value{Encoding: host.EncodedTyped, Data: []byte{0x9F, 1, 0xFF}}, `{"Array":[{"Int":1}]}`}, // of no length
 	} {
 		if got := shows(t, c.v); got != c.want {
 			t.Errorf("%v %x is %s, not %s", c.v.Encoding, c.v.Data, got, c.want)
@@ -133,7 +133,7 @@ func TestForeignValuesAreShown(t *testing.T) {
 	}
 }
 
-// What is read is shown such that it is read as the same, and no text makes a panic.
+// A parsed value is shown in a form that parses to the same value. No text causes a panic.
 func FuzzValues(f *testing.F) {
 	for _, in := range []string{`{"Array":[{"Int":1},"Null",{"Object":{"a":{"Bytes":"AA=="}}}]}`,
 		`[1,2.5e3,"\ud83d\ude00",{"a":[],"b":{}}]`, `{"Int":1,"Float":2}`, ` [ [ ] , { } ] `, `"]"`, `-0.0`, "\"\xa3\""} {
@@ -159,7 +159,7 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-// Whatever other interfaces store as typed CBOR, it is shown as JSON.
+// Any typed CBOR of other interfaces is shown as JSON.
 func FuzzStoredValues(f *testing.F) {
 	for _, in := range []string{"\x01", "\xa1\x61a\x81\xf6", "\xf9\x3c\x00", "\xfb\x7f\xf8\x00\x00\x00\x00\x00\x00",
 		"\x9f\xff", "\xc2\x49\x01\x00\x00\x00\x00\x00\x00\x00\x00", "\xa2\x61a\x01\x61a\x02"} {
@@ -171,7 +171,7 @@ func FuzzStoredValues(f *testing.F) {
 	})
 }
 
-// No body makes a panic, and what is wrong with one has a name and says where.
+// No body causes a panic, and a faulty one has an error with a name and a place.
 func FuzzCommands(f *testing.F) {
 	for _, in := range []string{`{"command":{"KvPut":{"key":"k","value":1}}}`, `{"session":"s","command":"TxnCommit"}`,
 		`{"command":{"KvList":null}}`, `{"command":{"KvBatchPut":{"entries":[{"key":"a","value":[]}]}}}`, `{"command":{"TxnBegin":{"options":{"read_only":true}}}}`} {
@@ -189,7 +189,7 @@ func FuzzCommands(f *testing.F) {
 	})
 }
 
-// TestErrorsShowPartsOfLongNames: an error does not repeat what a client sends.
+// TestErrorsShowPartsOfLongNames checks that an error does not repeat long input.
 func TestErrorsShowPartsOfLongNames(t *testing.T) {
 	long := strings.Repeat("né", 10_000)
 	deep := strings.Repeat(`{"`+long+`":[`, 10) + `9e999` + strings.Repeat(`]}`, 10)
@@ -208,8 +208,7 @@ func TestErrorsShowPartsOfLongNames(t *testing.T) {
 	}
 }
 
-// TestLongCommandsTakeBoundedMemory parses commands whose lists and objects have more elements than
-// any that is done.
+// TestLongCommandsTakeBoundedMemory parses commands whose lists and objects have too many elements.
 func TestLongCommandsTakeBoundedMemory(t *testing.T) {
 	const size = 256 << 10
 	many := func(one string) string { return strings.Repeat(one+",", size/(len(one)+1)-100) + one }
@@ -239,7 +238,7 @@ func TestLongCommandsTakeBoundedMemory(t *testing.T) {
 	}
 }
 
-// A transaction does not end as idle while a request uses it, however long the request takes.
+// A transaction is not idle while a request uses it, regardless of the request's duration.
 func TestATransactionInUseIsNotIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &sessions{open: make(map[sessionKey]*session), taken: make(map[sessionKey]usage)}
@@ -259,8 +258,8 @@ func TestATransactionInUseIsNotIdle(t *testing.T) {
 	})
 }
 
-// Transactions that ended by themselves, or because they read too much, leave their room to others
-// of their actor.
+// Transactions that ended by themselves, or because they read too much, free their memory for
+// others of their actor.
 func TestTheRoomOfTransactionsThatEnded(t *testing.T) {
 	r := &sessions{open: make(map[sessionKey]*session), taken: make(map[sessionKey]usage)}
 	began := func(name string) *session {
