@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,31 @@ func TestStepThatComesUpWhileTheNodeStopsRunsAfterTheNextStart(t *testing.T) {
 				time.Sleep(time.Minute)
 				st := claimStatus(t, h, "a")
 				errorIf(t, st.State != wfhost.StateCompleted || !strings.Contains(string(st.Output), "first next slow"), "%+v", st)
+			}, office.definition())
+		})
+	}
+}
+
+// The results of bodies that return while the node stops in order are kept, however many.
+func TestManyStepsEndWhileTheNodeStops(t *testing.T) {
+	for _, n := range []int{200, 900} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			does("many", func(ctx workflow.Context, _ claim) (string, error) {
+				_, err := workflow.ForEach(ctx, "many", make([]int, n), func(ctx workflow.Context, _, _ int) (string, error) {
+					return workflow.Step(ctx, "once", func(sc *workflow.StepCtx) (string, error) {
+						<-sc.Done()
+						return "done", nil
+					}, workflow.AtMostOnce())
+				}, workflow.Concurrency(1000))
+				return "fine", err
+			})
+			actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+				startClaim(t, h, "a", "many")
+				h.Settle()
+				h.Restart()
+				time.Sleep(time.Minute)
+				st := claimStatus(t, h, "a")
+				errorIf(t, st.State != wfhost.StateCompleted || !strings.Contains(string(st.Output), "fine"), "%s %.300v", st.State, st.Failure)
 			}, office.definition())
 		})
 	}

@@ -81,7 +81,7 @@ func (r *Run) advance() (Outcome, error) {
 	if r.top == nil {
 		// Bodies that began before the function was stopped must end before they begin again.
 		if err := r.salvage(); err != nil || len(r.inflight) > 0 {
-			return Outcome{Paused: true}, err
+			return Outcome{Paused: true, Wake: r.hurry()}, err
 		}
 		if out, done, err := r.boot(known); done || err != nil {
 			return out, err

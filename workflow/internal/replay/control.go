@@ -159,7 +159,24 @@ func RetryEntry(t Turn, id EntryID) error {
 		return &ControlError{verb, "the run is " + string(im.state)}
 	}
 	if m := im.metadata(e.ID); m != nil {
+		if m.Held != nil && m.Held.Status == Completed {
+			return &ControlError{verb,
+				"step " + im.names.Path(rec.loc) + " has not failed; rewind to it to execute it again"}
+		}
 		again := *m
+		if again.Held != nil {
+			again.Held = nil
+			if e.Status == Running { // AtMostOnce: it has ended
+				e.Status = Pending
+				st, err := newStore(im, 0)
+				if err == nil {
+					_, err = st.put(t, rec.loc, e)
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
 		again.Attempts, again.Due = 0, t.Now()
 		if err := t.Put(journal.MetadataKey(nil, e.ID), journal.AppendMetadata(nil, &again)); err != nil {
 			return err

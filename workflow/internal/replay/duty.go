@@ -81,6 +81,9 @@ func (t *task) takeDuty() {
 		t.duty = new(duty)
 		t.o.s.run.undoless = append(t.o.s.run.undoless, t.o.loc)
 	}
+	if t.meta.Held != nil && e.Owed == 0 {
+		t.duty = nil // of a fork: the effect is that of the recorded run
+	}
 	if t.duty == nil {
 		return
 	}

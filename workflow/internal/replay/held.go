@@ -1,7 +1,9 @@
 package replay
 
 import (
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cairn-run/cairn/workflow/internal/journal"
 )
@@ -87,6 +89,24 @@ func (r *Run) gather() {
 	}
 }
 
+// hurry ends the contexts of bodies whose coroutines are gone when their TotalTimeout has passed or
+// the run is canceled. It returns the next deadline.
+func (r *Run) hurry() (next time.Time) {
+	for _, a := range r.inflight {
+		d := a.t.o.entry.Deadline
+		switch {
+		case !d.IsZero() && !d.After(r.turnTime):
+			a.stop(ErrTimeout)
+		case !d.IsZero() && (next.IsZero() || d.Before(next)):
+			next = d
+		}
+		if r.control != nil && (a.t.duty == nil || a.t.options.cancelable) && a.t.save == nil {
+			a.stop(&CanceledError{})
+		}
+	}
+	return next
+}
+
 // salvage records the ends of steps whose coroutines are gone.
 func (r *Run) salvage() error {
 	for a := r.nextReported(); a != nil; a = r.nextReported() {
@@ -95,17 +115,31 @@ func (r *Run) salvage() error {
 			continue
 		}
 		a.land()
-		h := &Held{Status: Completed, Output: news.result.output, Failure: news.result.failure}
-		if h.Failure != nil {
-			h.Status = Failed
-			h.Doubt = t.duty != nil && !news.result.definite
-		}
+		res := news.result
 		switch {
-		case a.settled, news.expired && !news.late, news.interrupted, t.save != nil, len(news.result.commits) > 0:
-		case h.Failure != nil && (news.result.misuse != "" || !news.result.permanent && !t.options.atMostOnce):
-		default:
-			r.ends = append(r.ends, ended{t, h})
+		case a.settled, news.interrupted, t.save != nil, res.misuse != "", len(res.commits) > 0:
+			continue
+		case news.expired && !news.late:
+			res = result{permanent: t.options.failOnTimeout, failure: &Failure{Reason: reasonTimeout,
+				Message: fmt.Sprintf("attempt %d: %v (%v)", a.number, ErrTimeout, t.options.timeout)}}
 		}
+		h := &Held{Status: Completed, Output: res.output, Failure: res.failure}
+		if h.Failure != nil {
+			p := &t.options.retry
+			bound := p.maxAttempts()
+			h.Doubt = t.duty != nil && !res.definite
+			switch d := t.o.entry.Deadline; {
+			case !d.IsZero() && !d.After(r.turnTime):
+				h.Status, h.Failure = TimedOut, t.totalTimeout()
+			case res.permanent, t.options.atMostOnce:
+				h.Status = Failed
+			case bound != 0 && uint32(a.number) >= bound && p.OnExhausted != PauseRun:
+				h.Status = Exhausted
+			default:
+				continue // another attempt follows
+			}
+		}
+		r.ends = append(r.ends, ended{t, h})
 	}
 	ends := r.ends
 	r.ends = nil

@@ -200,7 +200,7 @@ func advanceAll(c *kernel.Core, w *kernel.Work) error {
 		}
 		f.pending = false
 		switch {
-		case a.Kernel.Draining.Load():
+		case a.Kernel.Draining.Load() && (!again || n >= 16):
 			return nil // the row at 0 stands
 		case a.Pending.Load() >= maxAhead:
 			c.Group.Then(own.news)
@@ -329,7 +329,7 @@ func advance(c *kernel.Core, w *kernel.Work) (again bool, err error) {
 	}
 	f.queues = out.Queues
 	if leaving {
-		return false, nil
+		return out.Again, nil // there may be more results than one turn takes
 	}
 	f.outstanding += int64(len(out.Launch))
 	for _, start := range early {
