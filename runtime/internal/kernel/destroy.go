@@ -95,8 +95,7 @@ func (c *Core) sealDestroy(t *Turn) error {
 	if err := c.writeChanges(t); err != nil {
 		return err
 	}
-	g := c.Group
-	g.Changed, g.destroyed, g.version = true, true, t.AsOf
+	c.Group.Changed, c.Group.destroyed, c.Group.version = true, true, t.AsOf
 	c.Ended = true
 	return nil
 }

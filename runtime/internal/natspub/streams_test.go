@@ -309,7 +309,7 @@ func TestRowsThatWereOnTheWayAreDroppedLater(t *testing.T) {
 	r.box.await(t, "dropped", func(rows int) bool { return rows < 20 && r.Refuse() == nil })
 }
 
-// The messages of an actor and its successor are in order, even if a stream keeps the first waiting.
+// The messages of an actor and its successor are in order, even if the first wait for a stream.
 func TestLivesOfOneKeyAreInOrder(t *testing.T) {
 	r := publishing(t, Options{JetStream: true},
 		jetstream.StreamConfig{Name: "LIVES", Subjects: []string{"cairn.*.life.>"}})

@@ -5,6 +5,7 @@ package alarm
 import (
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -282,6 +283,9 @@ func (h Turn) SetAlarm(al host.Alarm) error {
 	defer t.Leave()
 	if alarmOf(t.Actor.Type, al.Name) < 0 {
 		return host.Errorf(host.InvalidArgument, "actor type %q has no alarm %q", t.Actor.Address.Type, al.Name)
+	}
+	if !utf8.ValidString(al.Instance) { // operators could not name it
+		return host.Errorf(host.InvalidArgument, "alarm %q: its instance is not valid UTF-8", al.Name).With("field", "instance")
 	}
 	if al.Due.UTC().Year() > 9999 { // which JSON cannot hold
 		return host.Errorf(host.InvalidArgument, "alarm %q: its time is after the year 9999", al.Name).With("field", "due")

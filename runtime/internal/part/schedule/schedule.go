@@ -154,6 +154,8 @@ type scheduleFiring struct {
 	failed *failedRun
 	// began is when the handler was started, in Unix ms; 0 before that.
 	began atomic.Int64
+	// run is what the handler was started for.
+	run atomic.Pointer[schedulerows.Firing]
 }
 
 // Traits implements kernel.Job.
@@ -172,6 +174,8 @@ type failedRun struct {
 	cause             *host.Error
 	reason            string // for operators; "" for the text of cause
 	started, finished time.Time
+	// firing is what the run used up: no tick that came later.
+	firing *schedulerows.Firing
 }
 
 // ableSince is since when the actor could have run its schedules: ticks before that were missed.
@@ -185,6 +189,9 @@ func ableSince(a *kernel.Actor) time.Time {
 // fireSchedule handles the due row of a schedule.
 func fireSchedule(c *kernel.Core, w *kernel.Work, on *scheduleFiring) error {
 	row := on.row
+	if on.failed != nil {
+		return scheduleFailed(c, w, on.failed.firing, on.failed)
+	}
 	f, err := schedulerows.Due(c.Rows, row.Name, row.Instance, row.Due, time.Now(), ableSince(c.Actor))
 	switch {
 	case err != nil:
@@ -197,8 +204,6 @@ func fireSchedule(c *kernel.Core, w *kernel.Work, on *scheduleFiring) error {
 			err := b.Skip(f)
 			return err
 		})
-	case on.failed != nil:
-		err = scheduleFailed(c, w, f, on.failed)
 	default:
 		err = runSchedule(c, w, on, f)
 	}
@@ -213,6 +218,7 @@ func runSchedule(c *kernel.Core, w *kernel.Work, on *scheduleFiring, f *schedule
 		kernel.PartOf[*Part](c.Actor.Kernel).lag.Observe(time.Since(clock.TimeMS(row.Due)).Seconds())
 		c.Actor.Type.Profile.Enter("schedule", c.Actor.Type.Schedules[i].Name, true)
 		_, cause = c.RunTurn(w, c.Actor.Type.Schedules[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
+			on.run.Store(f)
 			on.began.Store(h.Start.UnixMilli())
 			return nil, tick(c, h, i, f)
 		})
@@ -268,7 +274,7 @@ func (p *Part) finished(f *scheduleFiring, w *kernel.Work) {
 		// Unavailable is the node's and not the handler's: a commit that failed. The tick is run
 		// again.
 		if e, ok := w.Err.(*host.Error); ok && e.Code != host.Unavailable {
-			p.keepFailed(id, &failedRun{cause: e, started: clock.TimeMS(began), finished: time.Now()})
+			p.keepFailed(id, &failedRun{cause: e, started: clock.TimeMS(began), finished: time.Now(), firing: f.run.Load()})
 			w.Err = nil // the row is tried again at once
 		}
 	}

@@ -129,7 +129,7 @@ func (b *Book) Done(f *Firing, started, finished time.Time) error {
 	if err != nil || !found {
 		return err
 	}
-	if r.Next == 0 {
+	if r.Next == 0 && len(r.Triggers) == 0 {
 		return b.remove(f.Tick.Name, f.Tick.Instance, &r)
 	}
 	r.Runs++
@@ -157,7 +157,9 @@ func (b *Book) Failed(f *Firing, cause *host.Error, reason string, started, fini
 		if err := r.begin(f); err != nil {
 			return err
 		}
-		r.Runs++
+		if r.Runs++; r.Next == 0 && len(r.Triggers) == 0 {
+			return b.remove(f.Tick.Name, f.Tick.Instance, &r)
+		}
 	}
 	return b.settle(f, &r, cause, reason, started, finished)
 }

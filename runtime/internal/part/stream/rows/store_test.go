@@ -89,3 +89,38 @@ func items(values ...string) [][]byte {
 }
 
 var must, fatalIf, errorIf = testutil.Must, testutil.FatalIf, testutil.ErrorIf
+
+// A release lowers the Age of a stream: items that are appended after it go when that has passed.
+func TestALowerAgeHoldsForItemsAppendedSince(t *testing.T) {
+	s := newStore(t)
+	now := begin
+	month, hour := config(host.Stream{Name: "s", Age: 30 * 24 * time.Hour}), config(host.Stream{Name: "s", Age: time.Hour})
+	appends := func(cfg *host.Stream) {
+		t.Helper()
+		_, err := s.log(now).Append(cfg, "s", items(`"a"`))
+		must(t, err)
+		s.commit()
+	}
+	fire := func(cfg *host.Stream) {
+		for _, w := range s.wakes() {
+			if w.Due <= now.UnixMilli() {
+				must(t, s.log(now).Purge(cfg, "s", w.Due))
+				s.commit()
+			}
+		}
+	}
+	appends(month)
+	now = now.Add(24 * time.Hour) // the release
+	for range 3 {
+		appends(hour)
+		now = now.Add(time.Minute)
+	}
+	for range 30 {
+		now = now.Add(time.Hour)
+		fire(hour)
+	}
+	if n := s.stored(); n > 0 {
+		t.Errorf("%d items are stored 30 hours after the last append, the stream's age is 1 hour; the next wake is in %v", n,
+			time.UnixMilli(s.wakes()[0].Due).Sub(now))
+	}
+}

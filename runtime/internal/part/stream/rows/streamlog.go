@@ -140,8 +140,10 @@ func (l *Log) Append(cfg *host.Stream, name string, items [][]byte) (uint64, err
 		}
 		written++
 	}
-	if m.Wake == 0 && cfg.Age > 0 {
-		l.wakeAt(name, &m, hourEnd(m.Oldest+cfg.Age.Milliseconds()))
+	if cfg.Age > 0 {
+		if due := hourEnd(m.Oldest + cfg.Age.Milliseconds()); m.Wake == 0 || due < m.Wake {
+			l.wakeAt(name, &m, due)
+		}
 	}
 	if err := l.write(name, &m); err != nil {
 		l.wakeAt(name, &m, old.Wake)

@@ -1,0 +1,69 @@
+package node
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// hangsOnce is a type whose first tick takes 35 s, longer than its limit of 25 s. It records its
+// ticks.
+func hangsOnce(ticks *[]string) *puppetType {
+	began := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // of every bubble
+	return &puppetType{name: "p", limits: host.Limits{TurnTimeout: 25 * time.Second}, tick: func(p *puppet, _ host.Turn) error {
+		*ticks = append(*ticks, fmt.Sprintf("%v+%d", p.tick.Due.Sub(began), p.tick.Missed))
+		if len(*ticks) == 1 {
+			time.Sleep(35 * time.Second)
+		}
+		return nil
+	}}
+}
+
+func schedules(s host.Schedule) deed {
+	s.Name = "tick"
+	return func(_ *puppet, h host.Turn) error { _, err := h.SetSchedule(s); return err }
+}
+
+// Ticks that came during a run that timed out share the next run.
+func TestTicksDuringARunThatTimesOutShareTheNextRun(t *testing.T) {
+	var ticks []string
+	bubble(t, nil, []*puppetType{hangsOnce(&ticks)}, func(t *testing.T, g *stage) {
+		g.must("a", schedules(host.Schedule{Every: 10_000}))
+		time.Sleep(49 * time.Second)
+		synctest.Wait()
+		var out host.ScheduleRunsOutput
+		g.mustVerb("a", host.ScheduleRuns, host.ScheduleInput{Name: "tick"}, &out)
+		first := out.Runs[len(out.Runs)-1]
+		errorIf(t, len(ticks) < 2 || ticks[1] != "40s+2", "the runs are %v; the ticks of 20, 30 and 40 s share none", ticks)
+		errorIf(t, first.Due.Second() != 10 || first.Missed != 0, "the failed run is recorded as due %v, missed %d", first.Due, first.Missed)
+	})
+}
+
+// A trigger that was answered runs, even if the only tick of the schedule runs first.
+func TestATriggerOfAnOverdueScheduleRuns(t *testing.T) {
+	runs := 0
+	p := &puppetType{name: "p", tick: func(*puppet, host.Turn) error { runs++; return nil }}
+	bubble(t, nil, []*puppetType{p}, func(t *testing.T, g *stage) {
+		at := time.Now().Add(time.Minute)
+		g.must("a", schedules(host.Schedule{At: &at}))
+		g.stop()
+		time.Sleep(time.Hour)
+		g.start()
+		g.mustVerb("a", host.ScheduleTrigger, host.ScheduleInput{Name: "tick"}, nil)
+		time.Sleep(time.Hour)
+		errorIf(t, runs != 2, "%d runs; want the tick's and the triggered one", runs)
+	})
+}
+
+// The instance of an alarm is text, so that operators can name it.
+func TestTheInstanceOfAnAlarmIsText(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		err := g.do("a", func(_ *puppet, h host.Turn) error {
+			return h.SetAlarm(host.Alarm{Name: "ring", Instance: "\xff", Due: h.Now().Add(time.Hour)})
+		})
+		same(t, host.CodeOf(err), host.InvalidArgument)
+	})
+}
