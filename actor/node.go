@@ -230,7 +230,8 @@ type CreateOption interface{ applyCreate(*host.Request) }
 
 // IdempotencyKey makes the reply part of the commit: repeating the call with the same key within 24
 // hours returns the stored reply instead of running the method again. The key is 1 to 255 bytes; ""
-// is no key. Using it for another request has the error code IdempotencyMismatch.
+// is no key. Using it for another request has the error code IdempotencyMismatch. A destroyed actor
+// takes its replies along: to repeat a call that may destroy its actor, pass [Existing] too.
 func IdempotencyKey(key string) interface {
 	CallOption
 	CreateOption

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,9 +14,13 @@ import (
 // ticks.
 func hangsOnce(ticks *[]string) *puppetType {
 	began := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // of every bubble
+	var mu sync.Mutex
 	return &puppetType{name: "p", limits: host.Limits{TurnTimeout: 25 * time.Second}, tick: func(p *puppet, _ host.Turn) error {
+		mu.Lock()
 		*ticks = append(*ticks, fmt.Sprintf("%v+%d", p.tick.Due.Sub(began), p.tick.Missed))
-		if len(*ticks) == 1 {
+		first := len(*ticks) == 1
+		mu.Unlock()
+		if first {
 			time.Sleep(35 * time.Second)
 		}
 		return nil
@@ -54,6 +59,7 @@ func TestATriggerOfAnOverdueScheduleRuns(t *testing.T) {
 		g.start()
 		g.mustVerb("a", host.ScheduleTrigger, host.ScheduleInput{Name: "tick"}, nil)
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		errorIf(t, runs != 2, "%d runs; want the tick's and the triggered one", runs)
 	})
 }

@@ -329,7 +329,23 @@ func (r *Run) messagesIn(loc journal.Location) (list []received, err error) {
 		}
 		return nil
 	})
-	list = slices.DeleteFunc(list, func(m received) bool { return answered[nameOf(&m.message)] })
+	unanswered := func() {
+		list = slices.DeleteFunc(list, func(m received) bool { return answered[nameOf(&m.message)] })
+	}
+	if unanswered(); err != nil || len(list) == 0 {
+		return list, err
+	}
+	err = r.turn.Scan([]byte(journal.HistoryPrefix), journal.HistoryEnd(nil, nil), func(key, value []byte) error {
+		e, err := decodeEntry(key, value)
+		if err != nil || e.Kind == KindReceive {
+			return err
+		}
+		for i := range e.Messages {
+			answered[nameOf(&e.Messages[i])] = true // by a part of the run outside of loc
+		}
+		return nil
+	})
+	unanswered()
 	return list, err
 }
 

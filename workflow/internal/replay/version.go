@@ -101,7 +101,12 @@ func Removed(ctx Context, name string, kind Kind) {
 	default:
 		// Otherwise it would be shown as waiting for ever.
 		o.entry = Entry{Kind: KindRemoved, Status: Completed, Ordinal: rec.ordinal, Created: e.Created}
-		o.resolve = func() error { return r.drop(rec.loc, false) }
+		o.resolve = func() error {
+			if err := r.keepAnswers(o, rec.loc, nil); err != nil {
+				return err
+			}
+			return r.drop(rec.loc, false)
+		}
 		if !waited {
 			o.entry.Ended = r.clock()
 			r.must(o.resolve())

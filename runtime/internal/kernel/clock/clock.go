@@ -86,6 +86,9 @@ func (k *Clock) again() {
 // Stop ends Run. It may be called more than once.
 func (k *Clock) Stop() { k.once.Do(func() { close(k.quit) }) }
 
+// maxWait is how late rows fire after the wall clock jumped ahead or the machine was suspended.
+const maxWait = 5 * time.Minute
+
 // Run fires rows until Stop is called.
 func (k *Clock) Run() {
 	timer := time.NewTimer(time.Hour)
@@ -98,7 +101,7 @@ func (k *Clock) Run() {
 		}
 		var due <-chan time.Time
 		if !next.IsZero() {
-			timer.Reset(time.Until(next))
+			timer.Reset(min(time.Until(next), maxWait))
 			due = timer.C
 		}
 		select {
